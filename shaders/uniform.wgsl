@@ -41,7 +41,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
             next = start;
             taken = RUN;
         }
-        // Draws that are used up: of all runs, and then of the first one here.
+        // Runs that the limbs before have used up, and draws of the next.
         var run = 0u;
         var skipped = 0u;
         if params.first_limb > 0u {

@@ -2,11 +2,10 @@
 //!
 //! A whole program runs over one block of items before the next, and most of what it does with
 //! polynomials over one prime before the next, so intermediates stay in cache; `rayon` spreads
-//! blocks over cores. Everything takes one of three paths, chosen once when the
-//! engine is made: AVX-512 IFMA, eight numbers or residues side by side (`ifma`); words of 64
-//! bits and `u128` products on any processor (`portable`); or the same for big numbers, and for
-//! residues of polynomials AVX2 and FMA, four of them side by side (`avx2`). The environment variable
-//! `CIPHERGRAM_CPU=portable` or `=avx2` chooses one where a quicker one is possible.
+//! blocks over cores. Everything takes one of three paths, chosen once when the engine is made: AVX-512 IFMA, eight
+//! numbers or residues side by side (`ifma`); AVX2 and FMA, four residues of polynomials side by side, with big numbers
+//! as in the third (`avx2`); words of 64 bits and `u128` products, on any processor (`portable`). `CIPHERGRAM_CPU=avx2`
+//! or `=portable` chooses a slower one than is possible.
 //!
 //! Steps over secrets take no branch, no table index and no division that depends on them.
 

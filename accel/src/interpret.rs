@@ -82,8 +82,8 @@ fn keep_scratch(mut memory: Vec<Words>) {
 /// is longer than it takes to get memory.
 const KEPT_WORDS: usize = 1 << 20;
 
-/// Residues that pointwise steps run over before the next: those of some sums of products fit the second level of
-/// cache.
+/// Residues of a tile, over which pointwise steps all run before the next: the operands of a sum of products fit the
+/// second level of cache.
 const TILE: usize = 1024;
 
 /// The most operands of a step.

@@ -392,11 +392,10 @@ impl Crt {
 /// `(q_j − 1) / 2`, which is (Q − 1) / 2 modulo `q_j`: both are −1/2.
 ///
 /// # Cost
-/// Of k primes, digits take k·(k − 1)/2 products a number and k more for each prime of `to`. The other way to an answer
-/// without a multiple of Q (Halevi, Polyakov and Shoup, 2019) takes k products and a sum of k doubles in place of the
-/// digits, and one product more for each prime: of one prime to any number this one is less, of two to eight it is 17
-/// against 26, of five to fifteen 85 against 95, of eight to eight 92 against 80. Doubles are off near ±Q/2, so that a
-/// number may get a multiple of Q there, and engines that round otherwise differ.
+/// Of k primes, digits take k·(k − 1)/2 products a number, and each prime of `to` k more. Doubles in place of digits
+/// (Halevi, Polyakov and Shoup, 2019) take k products and a sum of k doubles, and k + 1 products for each prime: from 1
+/// to t primes t here and 1 + 2t there, from 2 to 8 17 and 26, from 5 to 15 85 and 95, from 8 to 8 92 and 80. But
+/// doubles are off near ±Q/2, where a number may get a multiple of Q, and engines that round otherwise would differ.
 pub struct BaseExtension {
     rows: Vec<ExtensionRow>,
 }

@@ -97,7 +97,7 @@ impl Case {
     }
 }
 
-/// Runs a program of public inputs and one output on both paths, and compares with the numbers.
+/// Runs a program of public inputs and one output on every path, and compares with the numbers.
 fn check(name: &str, program: &Program, inputs: &[&[u64]], each: usize, expected: &[BigUint]) {
     for engine in CpuEngine::paths() {
         let mut out = vec![u64::MAX; each * expected.len()];

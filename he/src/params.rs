@@ -38,7 +38,7 @@ pub struct Parameters {
     literal: Literal,
     geometry: Geometry,
     family: FamilyParameters,
-    /// The sets of large updates, the largest first.
+    /// The sets of large updates, the smallest first.
     larger: Arc<[Larger]>,
 }
 
@@ -117,13 +117,17 @@ impl Parameters {
     /// an update has, so they choose alike; a frame names the set that was chosen.
     #[must_use]
     pub fn of_values(&self, values: usize) -> &Self {
-        self.larger.iter().find(|larger| larger.from <= values).map_or(self, |larger| &larger.set)
+        self.larger
+            .iter()
+            .rev()
+            .find(|larger| larger.from <= values)
+            .map_or(self, |larger| &larger.set)
     }
 
     /// Returns the sets that large updates travel under, each with the fewest values that it is for, the smallest
     /// first.
     pub fn larger(&self) -> impl Iterator<Item = (usize, &Self)> {
-        self.larger.iter().rev().map(|larger| (larger.from, &larger.set))
+        self.larger.iter().map(|larger| (larger.from, &larger.set))
     }
 
     /// Returns the set of this id: itself, or one of large updates.

@@ -132,7 +132,7 @@ fn portable(long: bool) -> Outcome {
     runs.and_then(|runs| run_on_cpu(runs, long, Share::Computing)).into()
 }
 
-/// Tests of `accel` that run both paths in one program, or none.
+/// Tests of `accel` that run every path in one program, or none.
 const OF_NO_PATH: [&str; 5] = ["bignum", "conformance", "gpu", "oracle", "rejections"];
 
 /// Returns whether results of its tests depend on the path.

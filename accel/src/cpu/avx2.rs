@@ -11,7 +11,7 @@
 //! by as much again for its own rounding, so [`Prime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within `± q ·
 //! B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
 //!
-//! All instructions take the same time whatever the numbers: none of them is denormal.
+//! Instructions take the same time whatever the numbers, of which none is denormal.
 
 // Nothing here takes a pointer. What is unsafe is calling code that needs the instructions, which the token proves are
 // there, and reading a vector as the four numbers that it is.
@@ -58,7 +58,7 @@ type Double = __m256d;
 /// 2^52, whose lowest bit counts ones, as a double.
 const MAGIC: f64 = (1u64 << 52) as f64;
 
-/// Four words as a vector.
+/// Reads four words.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn four(words: &[u64; 4]) -> Word {
@@ -66,7 +66,7 @@ fn four(words: &[u64; 4]) -> Word {
     unsafe { transmute::<[u64; 4], Word>(*words) }
 }
 
-/// A vector as four words.
+/// Returns the four words.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn words(x: Word) -> [u64; 4] {
@@ -74,14 +74,14 @@ fn words(x: Word) -> [u64; 4] {
     unsafe { transmute::<Word, [u64; 4]>(x) }
 }
 
-/// Four doubles as they lie in memory between stages.
+/// Reads four doubles as they lie between stages.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn doubles_of(bits: &[u64; 4]) -> Double {
     _mm256_castsi256_pd(four(bits))
 }
 
-/// The bits of four doubles.
+/// Returns the bits of four doubles.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bits_of(x: Double) -> [u64; 4] {
@@ -183,7 +183,7 @@ impl Prime {
     }
 }
 
-/// The nearest integers.
+/// Rounds to the nearest integers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn round(x: Double) -> Double {

@@ -86,7 +86,7 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Makes residues of a ternary polynomial of random words; see `Builder::ternary`.
     fn ternary(self, out: &mut [u64], random: &[u64], q: u64);
 
-    /// Converts integers of one word to residues.
+    /// Converts integers of one word to residues of one prime.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool);
 
     /// Converts integers to residues of all primes: word `w` of integer `i` is at `w · N + i`. Words of one lie a

@@ -98,6 +98,8 @@ fn bit_reversed_powers(root: u64, q: u64, n: u64) -> impl Iterator<Item = u64> {
 struct Over {
     constants: Buffer,
     params: RingParams,
+    /// What a kernel keeps from one dispatch to the next.
+    state: Option<Buffer>,
 }
 
 impl Over {
@@ -106,21 +108,9 @@ impl Over {
         recorder: &mut Recorder<'_>,
         kernel: Kernel,
         count: u32,
-        buffers: [Buffer; 3],
-    ) {
-        self.record_with(recorder, kernel, count, buffers, None);
-    }
-
-    /// Records a dispatch of a kernel that has a state from one to the next.
-    fn record_with(
-        &self,
-        recorder: &mut Recorder<'_>,
-        kernel: Kernel,
-        count: u32,
         [a, b, out]: [Buffer; 3],
-        state: Option<Buffer>,
     ) {
-        let bindings = Bindings { constants: self.constants, a, b, out, state };
+        let bindings = Bindings { constants: self.constants, a, b, out, state: self.state };
         let params = RingParams { count, ..self.params };
         recorder.over_words(kernel, count, &bindings, &params);
     }
@@ -160,7 +150,8 @@ impl GpuEngine {
             },
             ..RingParams::default()
         };
-        let over = Over { constants: recorder.resident(&constants.memory), params };
+        let constants = recorder.resident(&constants.memory);
+        let over = Over { constants, params, state: None };
         let buffers = [a.buffer, b.buffer, out.buffer];
         // Numbers of 64 bits of the result.
         let numbers = count * out.words() / 2;
@@ -242,11 +233,11 @@ fn pick_limbs(
     let constants = recorder.constant(Words::Owned(Zeroizing::new(sources)));
     let params = RingParams { limbs: ring.primes().len() as u32, ..over.params };
     let (a, b) = (args[0].buffer, args.last().map_or(args[0].buffer, |b| b.buffer));
-    let over = Over { constants, params };
+    let over = Over { constants, params, state: None };
     over.record(recorder, Kernel::Limbs, count * out.words() / 2, [a, b, out.buffer]);
 }
 
-/// Some seeds to a dispatch, or some limbs of one where all are too many.
+/// Records draws: some seeds to a dispatch, or some limbs of one seed where all are too many.
 fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count: u32) {
     let RingParams { limbs, log_degree, words, .. } = over.params;
     // A run of draws takes some rounds of loops; half of the draws may be rejected.
@@ -255,7 +246,7 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
         0 => [1, (MAX_ROUNDS / rounds(1)).max(1)],
         seeds => [seeds, limbs],
     };
-    // A number of 32 bits an item, and a whole one of 64.
+    // The state is 32 bits an item, and a buffer whole words of 64.
     let items = count.next_multiple_of(2) as usize;
     let state = (limbs_at_once < limbs).then(|| recorder.buffer(items));
     for first_seed in (0..words).step_by(seeds_at_once as usize) {
@@ -267,8 +258,8 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
                 end_limb: limbs.min(first_limb + limbs_at_once),
                 ..over.params
             };
-            let over = Over { constants: over.constants, params };
-            over.record_with(recorder, Kernel::Uniform, count, buffers, state);
+            let over = Over { constants: over.constants, params, state };
+            over.record(recorder, Kernel::Uniform, count, buffers);
         }
     }
 }
@@ -306,7 +297,7 @@ fn transform(
         let from = if index == 0 { a } else { between };
         let to = if index == last { out.buffer } else { between };
         let tiles = numbers >> (pass.stages + pass.log_columns);
-        let over = Over { constants: over.constants, params: pass };
+        let over = Over { params: pass, constants: over.constants, state: None };
         over.record(recorder, kernel, tiles, [from, from, to]);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct PrimeStep {
     pub(crate) value: usize,
     /// The prime, as the ring of the value numbers it.
     pub(crate) limb: usize,
-    /// Its residues.
+    /// The number of its residues.
     pub(crate) degree: usize,
     /// What it reads.
     pub(crate) operands: Vec<Part>,
@@ -347,7 +347,7 @@ fn views(program: &Program) -> Vec<Option<Place>> {
 }
 
 /// Returns whether a step makes residues of each prime of those of that prime. Integers of several words are lifted to
-/// all primes at once: for each by itself all words would have to be read.
+/// all primes at once: one prime at a time would read all words again for each.
 fn is_by_prime(value: &Value) -> bool {
     let moves = |step: &Step| {
         matches!(
@@ -358,7 +358,7 @@ fn is_by_prime(value: &Value) -> bool {
     is_pointwise(value) || matches!(&value.source, Source::Step { step, .. } if moves(step))
 }
 
-/// Returns whether it makes each of them of the residues at the same place.
+/// Returns whether a step makes each residue of those at the same place.
 fn is_pointwise(value: &Value) -> bool {
     matches!(
         &value.source,

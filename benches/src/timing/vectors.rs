@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ciphergram_accel::{Program, random::StreamRng};
 use ciphergram_he::{
     Error,
-    ckks::{Complex, Encoder, Operation, Parameters, Preset},
+    ckks::{CkksError, Complex, Encoder, Operation, Parameters, Preset},
 };
 use rand_core::Rng as _;
 
@@ -18,21 +18,25 @@ use super::{
 const PRESET: Preset = Preset::Slots4096Levels1;
 
 /// Times an operation with zeros as the input `name` in class A, uniform words in class B.
-#[must_use]
+///
+/// # Errors
+/// The operation has no program.
 pub fn of_zeros<'a>(
     setup: &'a Setup,
     operation: Operation,
     name: &'static str,
     rng: &mut StreamRng,
-) -> Box<dyn Subject + 'a> {
-    zeros(setup, program(operation), name, rng)
+) -> Result<Box<dyn Subject + 'a>, Error> {
+    Ok(zeros(setup, program(operation)?, name, rng))
 }
 
 /// Times decryption where what is decrypted is zero in class A, uniform in class B.
-#[must_use]
-pub fn decrypt<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
+///
+/// # Errors
+/// Decryption has no program.
+pub fn decrypt<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subject + 'a>, Error> {
     let set = Parameters::preset(PRESET);
-    let (program, ring) = (program(Operation::Decrypt), set.ring(set.top_level().min(1)).clone());
+    let (program, ring) = (program(Operation::Decrypt)?, set.ring(set.top_level().min(1)).clone());
     let mut operands = Operands::new(&program, rng);
     // Under the secret 0 the first part is all that there is.
     let zeros = vec![0; ring.len_words()];
@@ -40,14 +44,13 @@ pub fn decrypt<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + '
         uniform_polynomial(b, &ring, rng);
     };
     let run = move |words: &[u64]| operands.run(setup, &program, ("c0", words));
-    Box::new(Words::new([zeros.clone(), zeros], draw, run))
+    Ok(Box::new(Words::new([zeros.clone(), zeros], draw, run)))
 }
 
-fn program(operation: Operation) -> Arc<Program> {
-    match operation.program(&Parameters::preset(PRESET)) {
-        Some(program) => program.into(),
-        None => unreachable!("a preset has levels"),
-    }
+/// Returns the program of an operation.
+fn program(operation: Operation) -> Result<Arc<Program>, Error> {
+    let program = operation.program(&Parameters::preset(PRESET));
+    Ok(program.ok_or(CkksError::OutOfLevels)?.into())
 }
 
 /// Draws uniform numbers within ±`most`, as words.

@@ -25,7 +25,7 @@ pub(crate) struct Devices {
     pub(crate) json: bool,
 }
 
-/// An operation whose program is shown: of sums, some of which levelled schemes have as well, or of these alone.
+/// An operation whose program is shown: of sums, or of a levelled scheme.
 #[derive(Clone, Copy)]
 pub(crate) enum Explained {
     Sums(Operation),
@@ -33,35 +33,28 @@ pub(crate) enum Explained {
 }
 
 impl Explained {
-    /// The words for operations of sums.
-    const SUMS: [(&'static str, Operation); 3] = [
-        ("encrypt", Operation::Encrypt),
-        ("aggregate", Operation::Aggregate),
-        ("decrypt", Operation::Decrypt),
-    ];
-
-    /// Returns all of them by their words.
-    fn all() -> impl Iterator<Item = (PossibleValue, Self)> {
-        let sums = Self::SUMS.map(|(name, sum)| (PossibleValue::new(name), Self::Sums(sum)));
-        let levelled = ckks::Operation::ALL.map(|operation| {
-            let value = PossibleValue::new(operation.name()).help(operation.about());
-            (value, Self::Levelled(operation))
-        });
-        sums.into_iter().chain(levelled)
+    /// Returns all of them.
+    fn all() -> impl Iterator<Item = Self> {
+        let sums = [Operation::Encrypt, Operation::Aggregate, Operation::Decrypt].map(Self::Sums);
+        sums.into_iter().chain(ckks::Operation::ALL.map(Self::Levelled))
     }
 
     fn parser() -> impl TypedValueParser<Value = Self> {
-        PossibleValuesParser::new(Self::all().map(|(value, _)| value)).try_map(|name| {
-            let found = Self::all().find(|(value, _)| value.get_name() == name);
-            found.map(|(_, own)| own).ok_or("no operation")
+        let value = |operation: Self| match operation {
+            Self::Sums(_) => PossibleValue::new(operation.name()),
+            Self::Levelled(own) => PossibleValue::new(own.name()).help(own.about()),
+        };
+        PossibleValuesParser::new(Self::all().map(value)).try_map(|name| {
+            Self::all().find(|operation| operation.name() == name).ok_or("no operation")
         })
     }
 
+    /// Returns its word.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Sums(sum) => {
-                Self::SUMS.into_iter().find(|(_, own)| *own == sum).map_or("", |s| s.0)
-            }
+            Self::Sums(Operation::Encrypt) => "encrypt",
+            Self::Sums(Operation::Aggregate) => "aggregate",
+            Self::Sums(Operation::Decrypt) => "decrypt",
             Self::Levelled(operation) => operation.name(),
         }
     }
@@ -76,7 +69,7 @@ pub(crate) struct Explain {
     /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not
     #[arg(long, value_parser = any_scheme)]
     pub(crate) scheme: Option<AnyScheme>,
-    /// Of sums: values of an update; under ckks-sum large updates have larger rings
+    /// Values of an update, of schemes of sums: large ones have larger rings under ckks-sum
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) values: usize,
     /// Report as JSON

@@ -163,11 +163,11 @@ impl Derivation {
             figures
         });
         let mut says = vec![
-            "an update that fills half of a polynomial of a larger ring travels under that one:"
+            "an update that fills half of a polynomial of a larger ring travels under it: a coefficient"
                 .into(),
-            "a margin and a rounding down to whole fields for more fields, and a head that takes"
+            "spends one margin and one rounding on more fields, and its head takes only part of a"
                 .into(),
-            "a part of a coefficient".into(),
+            "coefficient".into(),
         ];
         says.extend(
             sets.iter().map(|(from, set, rlwe)| {

@@ -164,13 +164,17 @@ impl Decryptor {
         (releases, bits): (u32, f64),
         engine: &dyn Engine,
     ) -> Result<Zeroizing<Vec<u128>>, Error> {
-        let flooding = Flooding::of(a, releases);
+        let (flooding, q) =
+            (Flooding::of(a, releases), modulus(self.parameters.ring(a.level.min(1))));
         let left = flooding.bits_left(a);
-        if left < bits {
+        if left.is_nan() || left < bits {
             return Err(CkksError::ReleaseBits { left, bits, releases }.into());
         }
+        if !flooding.fits(q) {
+            return Err(CkksError::NoRoom.into());
+        }
         let mut integers = self.integers(a, engine)?;
-        flooding.add_to(&mut integers, modulus(self.parameters.ring(a.level.min(1))))?;
+        flooding.add_to(&mut integers, q)?;
         Ok(integers)
     }
 
@@ -207,7 +211,7 @@ pub(super) fn modulus(ring: &Ring) -> u128 {
     ring.primes().iter().map(|&prime| u128::from(prime)).product()
 }
 
-/// Returns an integer of (−q, 2q) modulo q, below 2^100.
+/// Returns x modulo q, for x in (−q, 2q) and q below 2^100.
 pub(super) fn reduced(x: i128, q: u128) -> u128 {
     let q = q.cast_signed();
     // No branch and no division: what is added or not is the sign, all bits of a word.

@@ -113,7 +113,7 @@ impl Operation {
     }
 
     /// Returns its program for fresh ciphertexts, under keys that are zero: shapes do not depend on keys. Sums are of
-    /// two. None where it takes a level and the set has none.
+    /// two. None where it takes a level and the set has none, which no checked set is without.
     #[must_use]
     pub fn program(self, set: &Parameters) -> Option<Program> {
         let level = set.top_level();

@@ -12,7 +12,8 @@
 //! Draws are rounded to integers, from two words each by the method of Box and Muller; they end at 8.5 deviations,
 //! which changes all draws of a polynomial with a chance below 2^-40. Doubles have 53 bits, and a larger draw none
 //! below its 53rd; so draws of deviations `σ·2^-30`, `σ·2^-60`, … as far as they are above 1 are added. Each is 2^18
-//! times as wide as the gaps that the one before leaves, which vanish in it, and the sum is no narrower.
+//! times as wide as the gaps that the one before leaves, which vanish in it, and the sum is no narrower. Logarithms and
+//! sines are a library's, whose time may depend on a draw, never on what it is added to.
 //!
 //! # Source
 //! B. Li, D. Micciancio, M. Schultz, J. Sorrell, "Securing approximate homomorphic encryption using differential
@@ -60,19 +61,22 @@ impl Flooding {
         self.sigma * degree.sqrt() / a.parameters.scale(a.level)
     }
 
-    /// Adds a draw to each coefficient, modulo q.
+    /// Returns whether draws, which end at 8.5 deviations, are within ±q/4.
+    pub(super) fn fits(&self, q: u128) -> bool {
+        self.sigma * 34.0 <= q as f64
+    }
+
+    /// Adds a draw to each coefficient, modulo q, in which it [`fits`](Self::fits).
     pub(super) fn add_to(self, coefficients: &mut [u128], q: u128) -> Result<(), Error> {
         let mut random = random::generator()?;
         // In (0, 1]: its logarithm is finite.
         let mut unit = || ((random.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
-        // What is larger would wrap, and leave nothing of the result anyway.
-        let most = q as f64 / 4.0;
         let mut sigma = self.sigma;
         while sigma > 1.0 {
             for pair in coefficients.chunks_mut(2) {
                 let (radius, turn) = ((-2.0 * unit().ln()).sqrt() * sigma, TAU * unit());
                 for (coefficient, part) in pair.iter_mut().zip([turn.cos(), turn.sin()]) {
-                    let noise = (radius * part).clamp(-most, most).round() as i128;
+                    let noise = (radius * part).round() as i128;
                     *coefficient = reduced(coefficient.cast_signed() + noise, q);
                 }
             }

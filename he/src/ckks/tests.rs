@@ -309,6 +309,12 @@ fn masked_results_are_opened_by_those_with_the_mask() {
     assert!(off > 2f64.powi(-40) && off < 2f64.powi(-16), "{off:e}");
     let refused = party.decryptor.release_masked(&masked, (10, 40.0), &engine).err();
     assert!(matches!(refused, Some(crate::Error::Ckks(CkksError::ReleaseBits { .. }))));
+    // Noise that would go around the modulus hides nothing, whatever precision is asked for.
+    let many = party.decryptor.release_masked(&masked, (u32::MAX, f64::NEG_INFINITY), &engine);
+    assert!(many.is_ok());
+    let low = evaluator.lower(&a, 0).unwrap();
+    let wraps = party.decryptor.release(&low, (u32::MAX, f64::NEG_INFINITY), &engine).err();
+    assert_eq!(wraps, Some(CkksError::NoRoom.into()));
 }
 
 /// Polynomials of any degree that levels are there for, in both bases, as deep as they say.

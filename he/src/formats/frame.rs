@@ -255,7 +255,7 @@ impl<'a> Frame<'a> {
         if set.id() == self.parameters {
             Ok(set)
         } else {
-            let what = "made before updates of its size had larger rings; encrypt it again";
+            let what = "of a parameter set that updates of this size no longer have; make it again";
             Err(FrameError::Malformed { what }.into())
         }
     }

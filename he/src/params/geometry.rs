@@ -14,8 +14,8 @@ pub const CHUNK_BYTES: usize = 1280;
 /// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its
 /// *head*: the number 1, so that a sum tells how many it is of, the contributor's weight, and its tag,
 /// which shows that a sum is what its contributors sealed ([`Head`]). On the wire slots travel in *units*:
-/// a ciphertext, or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut
-/// to the units that it needs.
+/// a ciphertext, or the fewest beats of whole coefficients: one, two, four or eight beats, of five coefficients.
+/// The last chunk is cut to the units that it needs.
 ///
 /// Chunks come in *groups*: those of one polynomial; under Paillier each chunk is a group of its own.
 /// Under `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,

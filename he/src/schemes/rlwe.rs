@@ -11,8 +11,9 @@
 //! which with the index of a polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred
 //! binomial of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in coefficient form, ten
 //! residues to a 512-bit beat, cut to the coefficients that carry something: this is what makes an upload smaller than
-//! the float32 it protects. The sum of `b`s decrypts with the sum of `a`s. Rings differ in nothing but these numbers:
-//! beats travel and are added in the fewest that hold whole coefficients: one, two, four or eight beats of five.
+//! the float32 it protects. The sum of `b`s decrypts with the sum of `a`s. Beats
+//! travel and are added in the fewest that hold whole coefficients: one, two, four or eight, of five coefficients. Over
+//! the larger rings a head shares its last coefficient with values.
 //!
 //! # Exactness
 //! The noise of a sum is bounded for certain ([`RlweParameters`] holds the bound),

@@ -329,7 +329,7 @@ impl SecretKey {
         #[pyo3(from_py_with = whole)] releases: u32,
         bits: f64,
     ) -> Result<Bound<'py, PyAny>> {
-        if releases == 0 || bits.is_nan() {
+        if releases == 0 || !(1.0..=50.0).contains(&bits) {
             let text = format!("releases={releases}, bits={bits}: there is no such release");
             return Err(Error::parameter(text));
         }

@@ -77,7 +77,7 @@ fn has_odd_stage(n: usize) -> bool {
 /// 2i + 1 the halves of i.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn four_factors(factors: &DoubleFactors, node: usize) -> [Wide; 3] {
+fn two_stage_factors(factors: &DoubleFactors, node: usize) -> [Wide; 3] {
     [node, 2 * node, 2 * node + 1].map(|node| Wide::new(factors.get(node)))
 }
 
@@ -107,7 +107,7 @@ pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
         }
         2
     } else {
-        let (factors, quarter) = (four_factors(twiddles, 1), a.len() / 4);
+        let (factors, quarter) = (two_stage_factors(twiddles, 1), a.len() / 4);
         for i in 0..quarter {
             let x = std::array::from_fn(|part| to_double(four(&a[part * quarter + i])));
             let x = prime.forward_fours(x, factors);
@@ -158,7 +158,7 @@ fn forward_pass(
     prime: Prime,
     twiddles: &DoubleFactors,
 ) {
-    let factors = four_factors(twiddles, node);
+    let factors = two_stage_factors(twiddles, node);
     if pass % 3 == 2 {
         by_fours(block, |x| prime.forward_fours(x.map(|x| prime.reduce(x)), factors));
     } else {
@@ -205,7 +205,7 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
             [*x, *y] = prime.inverse([doubles_of(x), doubles_of(y)], w).map(finish);
         }
     } else {
-        let factors = four_factors(twiddles, 1);
+        let factors = two_stage_factors(twiddles, 1);
         let [a, b, c, d] = quarters(out);
         for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
             let x = [doubles_of(a), doubles_of(b), doubles_of(c), doubles_of(d)];
@@ -221,7 +221,7 @@ fn inverse_block(out: &mut Fours, node: usize, prime: Prime, twiddles: &DoubleFa
         for (part, out) in quarters(out).into_iter().enumerate() {
             inverse_block(out, 4 * node + part, prime, twiddles);
         }
-        let factors = four_factors(twiddles, node);
+        let factors = two_stage_factors(twiddles, node);
         by_fours(out, |x| prime.inverse_fours(x, factors));
         return;
     }
@@ -229,7 +229,7 @@ fn inverse_block(out: &mut Fours, node: usize, prime: Prime, twiddles: &DoubleFa
     while blocks >= 1 {
         let length = out.len() / blocks;
         for (node, block) in (blocks * node..).zip(out.chunks_exact_mut(length)) {
-            let factors = four_factors(twiddles, node);
+            let factors = two_stage_factors(twiddles, node);
             by_fours(block, |x| prime.inverse_fours(x, factors));
         }
         blocks /= 4;

@@ -65,14 +65,14 @@ fn scale(out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
 }
 
 /// Products that are added before their sum is reduced: with what is left of the sum before they are within 8q.
-const TOGETHER: usize = 8;
+const LAZY_TERMS: usize = 8;
 
 #[target_feature(enable = "avx2,fma")]
 fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], q: u64) {
     let prime = Prime::new(q);
     for (i, out) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let mut sum = _mm256_setzero_pd();
-        for pairs in pairs.chunks(TOGETHER) {
+        for pairs in pairs.chunks(LAZY_TERMS) {
             for [a, b] in pairs {
                 let [x, y] = [a, b].map(|words| to_double(four(&words.as_chunks::<4>().0[i])));
                 sum = _mm256_add_pd(sum, prime.product(x, y));
@@ -148,7 +148,7 @@ fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
         for (out, row) in out.chunks_exact_mut(n).zip(rows) {
             let prime = Prime::new(row.q);
             let mut sums = [all(row.shift as f64); COLUMNS];
-            for (digits, weights) in digits.chunks(TOGETHER).zip(row.weights.chunks(TOGETHER)) {
+            for (digits, weights) in digits.chunks(LAZY_TERMS).zip(row.weights.chunks(LAZY_TERMS)) {
                 for (digits, weight) in digits.iter().zip(weights) {
                     let weight = Wide::new(DoubleFactor::new(weight.w, row.q));
                     for (sum, &digit) in sums.iter_mut().zip(digits) {

@@ -119,7 +119,7 @@ fn forward_with<const ROOMY: bool>(out: &mut [u64], a: &[u64], prime: Prime<ROOM
         2
     } else {
         let quarter = a.len() / 4;
-        let factors = four_factors(twiddles, 1);
+        let factors = two_stage_factors(twiddles, 1);
         for i in 0..quarter {
             let x = std::array::from_fn(|part| eight(&a[part * quarter + i]));
             let x = forward_fours(prime, x, factors);
@@ -166,7 +166,7 @@ fn inverse_fours(
 /// whole, 2i and 2i + 1 the halves of i.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn four_factors(factors: &Factors, node: usize) -> [Wide; 3] {
+fn two_stage_factors(factors: &Factors, node: usize) -> [Wide; 3] {
     [node, 2 * node, 2 * node + 1].map(|node| Wide::new(factors.get(node)))
 }
 
@@ -180,7 +180,7 @@ fn forward_block<const ROOMY: bool>(
 ) {
     let twiddles = &limb.forward;
     if data.len() > CACHED {
-        let factors = four_factors(twiddles, node);
+        let factors = two_stage_factors(twiddles, node);
         by_fours(data, |x| forward_fours(prime, x, factors));
         let quarters = quarters(data);
         for (part, quarter) in quarters.into_iter().enumerate() {
@@ -193,7 +193,7 @@ fn forward_block<const ROOMY: bool>(
     while data.len() > blocks {
         let length = data.len() / blocks;
         for (node, block) in (blocks * node..).zip(data.chunks_exact_mut(length)) {
-            let factors = four_factors(twiddles, node);
+            let factors = two_stage_factors(twiddles, node);
             by_fours(block, |x| forward_fours(prime, x, factors));
         }
         blocks *= 4;
@@ -286,7 +286,7 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
             (*x, *y) = (finish(p), finish(q));
         }
     } else {
-        let factors = four_factors(twiddles, 1);
+        let factors = two_stage_factors(twiddles, 1);
         let [a, b, c, d] = quarters(out);
         for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
             let x = [eight(a), eight(b), eight(c), eight(d)];
@@ -306,7 +306,7 @@ fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>,
             let a = &a[part * quarter..][..quarter];
             inverse_block(out, a, 4 * node + part, prime, limb);
         }
-        let factors = four_factors(twiddles, node);
+        let factors = two_stage_factors(twiddles, node);
         by_fours(out, |x| inverse_fours(prime, x, factors));
         return;
     }
@@ -315,7 +315,7 @@ fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>,
     while blocks >= 1 {
         let length = out.len() / blocks;
         for (node, block) in (blocks * node..).zip(out.chunks_exact_mut(length)) {
-            let factors = four_factors(twiddles, node);
+            let factors = two_stage_factors(twiddles, node);
             by_fours(block, |x| inverse_fours(prime, x, factors));
         }
         blocks /= 4;

@@ -20,6 +20,22 @@ use crate::{
     ring::MAX_PRIMES,
 };
 
+/// Fills the vectors of `$out`, four side by side while there are as many: `$f` makes them from number `$first` on.
+macro_rules! side_by_side {
+    ($out:expr, |$first:ident| $f:expr) => {
+        let (fours, rest) = $out.as_chunks_mut::<8>().0.as_chunks_mut::<4>();
+        let done = 4 * fours.len();
+        for (i, out) in fours.iter_mut().enumerate() {
+            let $first = 4 * i;
+            *out = $f;
+        }
+        for (i, out) in rest.iter_mut().enumerate() {
+            let $first = done + i;
+            [*out] = $f;
+        }
+    };
+}
+
 /// Applies `$f` to vectors of eight of `$a` and `$b`. Degrees of rings are multiples of sixteen.
 macro_rules! each_eight {
     ($out:expr, $a:expr, $b:expr, |$x:ident, $y:ident| $f:expr) => {
@@ -84,14 +100,7 @@ fn turn_values(out: &mut [u64], a: &[u64], turn: &Turn) {
 /// 2^52. Both rests are below 2q.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
-    let (fours, rest) = out.as_chunks_mut::<8>().0.as_chunks_mut::<4>();
-    let first = 4 * fours.len();
-    for (i, out) in fours.iter_mut().enumerate() {
-        *out = sums_of(pairs, 4 * i, limb);
-    }
-    for (i, out) in rest.iter_mut().enumerate() {
-        [*out] = sums_of(pairs, first + i, limb);
-    }
+    side_by_side!(out, |first| sums_of(pairs, first, limb));
 }
 
 /// Words that a sum of products asks for before it needs them: half a page.
@@ -206,19 +215,13 @@ fn lift_all(out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
         let signs = signed.then(|| row(each - 1));
         for (out, limb) in out.chunks_exact_mut(n).zip(limbs) {
             let above = signs.map(|signs| (signs, limb.q() - limb.word_powers[each]));
-            let (fours, rest) = out[first..][..count].as_chunks_mut::<8>().0.as_chunks_mut::<4>();
-            let done = 4 * fours.len();
-            for (i, out) in fours.iter_mut().enumerate() {
-                *out = lifted((digits, count), 4 * i, above, limb);
-            }
-            for (i, out) in rest.iter_mut().enumerate() {
-                [*out] = lifted((digits, count), done + i, above, limb);
-            }
+            side_by_side!(out[first..][..count], |at| lifted((digits, count), at, above, limb));
         }
     }
 }
 
 /// Lifts `COUNT` vectors of integers side by side, from number `first` on: each digit times its power of the radix.
+/// `digits` are rows of `row` words; `above` the top words of signed integers, and what a negative one adds.
 ///
 /// # Bound
 /// Each of at most thirty products is below 2q, the sign's part below q: their sum is below 64q, and 32q, 16q … q are

@@ -139,11 +139,13 @@ impl Evaluator<'_> {
 
     fn multiply_diagonals(&self, matrix: &Matrix, a: &Ciphertext) -> Result<Ciphertext, Error> {
         let a = self.lowered(a, matrix.level)?;
+        let Some((first, rest)) = matrix.giants.split_first() else {
+            return self.multiply_constant(&a, 0.0);
+        };
         let level = matrix.level;
         let babies: Vec<i64> = (0..matrix.babies as i64).collect();
         let turned = self.rotate_by_each(&a, &babies)?;
-        let mut total: Option<Ciphertext> = None;
-        for (steps, diagonals) in &matrix.giants {
+        let sum = |(steps, diagonals): &(i64, Vec<(usize, Plaintext)>)| {
             let terms = diagonals.len();
             let program = self.program(Name::SumPlain(level, terms), |set| {
                 programs::sum_plain(set, level, terms)
@@ -156,15 +158,12 @@ impl Evaluator<'_> {
             let zero = Bound { magnitude: 0.0, error: 0.0 };
             let products = diagonals.iter().map(|(baby, m)| turned[*baby].bound.multiply(m.bound));
             let bound = self.rescaled(products.fold(zero, Bound::add), level);
-            let sum = self.run(&program, &inputs, (level - 1, bound))?;
-            let sum = self.rotate(&sum, *steps)?;
-            total = Some(match total {
-                Some(total) => self.add(&total, &sum)?,
-                None => sum,
-            });
+            self.rotate(&self.run(&program, &inputs, (level - 1, bound))?, *steps)
+        };
+        let mut total = sum(first)?;
+        for giant in rest {
+            total = self.add(&total, &sum(giant)?)?;
         }
-        // Of zeros alone there are no diagonals.
-        let mut total = total.map_or_else(|| self.multiply_constant(&a, 0.0), Ok)?;
         for &steps in &matrix.folds {
             total = self.add(&total, &self.rotate(&total, steps)?)?;
         }
@@ -235,7 +234,7 @@ pub struct Matrix {
     level: usize,
     /// Rotations of the vector, by 0 and on.
     babies: usize,
-    /// By how much each sum is rotated, and its diagonals by the rotation that they multiply.
+    /// By how much each sum is rotated, and its diagonals by the rotation that they multiply. None of zeros alone.
     giants: Vec<(i64, Vec<(usize, Plaintext)>)>,
     /// Rotations of the result, each added to it.
     folds: Vec<i64>,

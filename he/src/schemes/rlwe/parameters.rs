@@ -19,8 +19,8 @@ use crate::{
 /// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
 pub const NOISE_BOUND: u64 = 21;
 
-/// The most primes of a ring whose heads have coefficients of their own. Of more a whole one would be a tenth of a
-/// chunk.
+/// The most primes of a ring whose heads have coefficients to themselves. With more, one would be up to a tenth of
+/// a chunk.
 const MOST_APART: usize = 4;
 
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
@@ -86,7 +86,7 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
     best.unwrap_or(Err(ParameterError::NoRoom { clients: literal.clients, bits: literal.bits }))
 }
 
-/// Derives the sets of large updates, the largest first, each with the fewest values that it is for: as many as fill
+/// Derives the sets of large updates, the smallest first, each with the fewest values that it is for: as many as fill
 /// half of a polynomial, so that none is computed with in vain. A set that takes no fewer bytes a value than the one
 /// before it, `chosen` to begin with, is left out.
 pub(crate) fn larger(
@@ -103,7 +103,6 @@ pub(crate) fn larger(
             sets.push((g.value_chunks * g.values_per_chunk() / 2, set));
         }
     }
-    sets.reverse();
     sets
 }
 

@@ -38,7 +38,7 @@ pub(super) struct GroupEncryptor<E> {
 }
 
 /// Words of a polynomial of the larger one of the small rings.
-const SMALL: usize = 4 * 8192;
+const SMALL_WORDS: usize = 4 * 8192;
 
 /// Memory for a polynomial, kept from one to the next.
 #[derive(Default)]
@@ -57,9 +57,9 @@ impl<E: EncryptPolynomial> Encryptor for GroupEncryptor<E> {
         let (threads, polynomial) =
             (rayon::current_num_threads(), self.parameters.ring.len_words());
         let groups = match pace {
-            Pace::Soon => (4 * SMALL / polynomial).clamp(2, 4),
+            Pace::Soon => (4 * SMALL_WORDS / polynomial).clamp(2, 4),
             // Some megabytes: all of it need not be in memory.
-            Pace::Bulk => (64 * SMALL / polynomial).clamp(threads.clamp(1, 64), 64),
+            Pace::Bulk => (64 * SMALL_WORDS / polynomial).clamp(threads.clamp(1, 64), 64),
         };
         groups as u32
     }

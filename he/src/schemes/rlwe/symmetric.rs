@@ -234,14 +234,14 @@ impl<'a> Mixed<'a> {
             let seed = random::seed_words(contributor.seed.bytes());
             let mut operands = [Operand::In(&[index]), Operand::In(&seed), Operand::Out(&mut mask)];
             engine.run(&self.mask, &mut operands)?;
-            self.take_away(&mut sum, &mask, group, i);
+            self.subtract_mask(&mut sum, &mask, group, i);
         }
         let mut operands = [Operand::SecretIn(&sum), Operand::Out(&mut scratch.integers)];
         Ok(engine.run(&self.compose, &mut operands)?)
     }
 
     /// Subtracts the mask of contributor `i` of a group from the chunks that it is in.
-    fn take_away(&self, sum: &mut [u64], mask: &[u64], group: &Groups<'_>, i: usize) {
+    fn subtract_mask(&self, sum: &mut [u64], mask: &[u64], group: &Groups<'_>, i: usize) {
         let (ring, each) = (&self.parameters.ring, self.parameters.geometry.slots_per_chunk);
         let rows = sum.chunks_exact_mut(ring.degree()).zip(mask.chunks_exact(ring.degree()));
         for ((sum, mask), &q) in rows.zip(ring.primes()) {
