@@ -116,9 +116,9 @@ fn files_of_another_kind_key_or_scheme_are_refused() {
     let why = "future.cgm: made by a newer ciphergram: version 5; this reads up to 4";
     place.fails_with(1, &format!("{AGGREGATE} future.cgm"), &[why]);
     place.fails_with(1, "inspect future.cgm", &[why]);
-    let why = "sum.cgm: sum where contribution belongs";
+    let why = "sum.cgm: a sum where a contribution belongs";
     place.fails_with(1, &format!("{AGGREGATE} a.cgm sum.cgm"), &[why]);
-    let why = "a.cgm: contribution where sum belongs";
+    let why = "a.cgm: a contribution where a sum belongs";
     place.fails_with(1, &DECRYPT.replace("sum.cgm", "a.cgm"), &[why]);
     place.fails_with(1, &format!("{AGGREGATE} g"), &["g: not a Ciphergram file"]);
     place.fails_with(1, &format!("{AGGREGATE} a.cgm none.cgm"), &["none.cgm: No such file"]);

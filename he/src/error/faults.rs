@@ -91,7 +91,7 @@ pub enum FrameError {
         code: u8,
     },
     /// Another kind of frame than the operation takes.
-    #[error("{found} where {expected} belongs")]
+    #[error("{} {found} where {} {expected} belongs", article(found), article(expected))]
     Kind {
         /// The kind found.
         found: &'static str,
@@ -104,6 +104,10 @@ pub enum FrameError {
         /// The part that makes no sense.
         what: &'static str,
     },
+}
+
+fn article(name: &str) -> &'static str {
+    if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
 /// A reason not to trust a number as a Paillier modulus.
