@@ -195,17 +195,13 @@ pub const ALL: &[Test] = &[
         "ckks-4096x1, a digit of an evaluation key: noise keys 0 against uniform ones",
         |setup, rng| vectors::of_zeros(setup, Operation::SwitchingKey, "noise_key", rng),
     ),
-    Test::quiet("ckks-mask", "ckks-4096x1, masks: 0 against uniform ones", |setup, rng| {
-        vectors::of_zeros(setup, Operation::Mask, "integers", rng)
+    Test::quiet("ckks-mask", "ckks-4096x1, masks: one against fresh ones", vectors::mask),
+    Test::quiet("ckks-encode", "ckks-4096x1, encoding: one batch against fresh ones", |_, rng| {
+        Ok(vectors::encode(rng))
     }),
-    Test::quiet("ckks-encode", "ckks-4096x1, encoding: numbers 0 against uniform ones", |_, _| {
-        Ok(vectors::encode())
+    Test::quiet("ckks-decode", "ckks-4096x1, decoding: one batch against fresh ones", |_, rng| {
+        Ok(vectors::decode(rng))
     }),
-    Test::quiet(
-        "ckks-decode",
-        "ckks-4096x1, decoding: coefficients 0 against uniform ones",
-        |_, _| Ok(vectors::decode()),
-    ),
     Test::quiet(
         "seal",
         "ckks-sum, packing and encryption: fields 0 against uniform ones",

@@ -43,7 +43,7 @@ impl Operands {
     ///
     /// # Panics
     /// If there is none of that name.
-    fn input(&mut self, name: &str) -> &mut Vec<u64> {
+    pub(super) fn input(&mut self, name: &str) -> &mut Vec<u64> {
         match self.inputs.iter_mut().find(|(own, ..)| own == name) {
             Some((_, words, _)) => words,
             None => panic!("no input {name}"),

@@ -11,7 +11,7 @@ use ciphergram_he::{
 use rand_core::Rng as _;
 
 use super::{
-    subject::{Setup, Subject, Words},
+    subject::{Setup, Subject, Words, uniform_into},
     sums::{Operands, uniform_polynomial, zeros},
 };
 
@@ -28,6 +28,21 @@ pub fn of_zeros<'a>(
     rng: &mut StreamRng,
 ) -> Result<Box<dyn Subject + 'a>, Error> {
     Ok(zeros(setup, program(operation)?, name, rng))
+}
+
+/// Times masking of a result, masks drawn once in class A, fresh ones in class B.
+///
+/// # Errors
+/// The operation has no program.
+pub fn mask<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subject + 'a>, Error> {
+    let program = program(Operation::Mask)?;
+    let mut operands = Operands::new(&program, rng);
+    let mut fixed = vec![0; operands.input("integers").len()];
+    uniform_into(&mut fixed, rng);
+    let fresh = vec![0; fixed.len()];
+    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform_into(b, rng);
+    let run = move |words: &[u64]| operands.run(setup, &program, ("integers", words));
+    Ok(Box::new(Words::new([fixed, fresh], draw, run)))
 }
 
 /// Times decryption where what is decrypted is zero in class A, uniform in class B.
@@ -59,9 +74,9 @@ fn uniform(words: &mut [u64], most: f64, rng: &mut StreamRng) {
     words.iter_mut().for_each(|word| *word = number(rng.next_u64()).to_bits());
 }
 
-/// Times encoding, zeros in class A, uniform numbers in class B.
+/// Times encoding, numbers drawn once in class A, fresh ones in class B.
 #[must_use]
-pub fn encode() -> Box<dyn Subject> {
+pub fn encode(rng: &mut StreamRng) -> Box<dyn Subject> {
     let set = Parameters::preset(PRESET);
     let (slots, level) = (set.slots(), set.top_level());
     let (encoder, scale) = (Encoder::new(slots), set.scale(level));
@@ -75,22 +90,25 @@ pub fn encode() -> Box<dyn Subject> {
     };
     // Numbers are checked at once, and the one branch after that is an error that all see: memcheck would take it for
     // a leak.
-    let zeros = vec![0; slots];
-    Box::new(Words::of_public([zeros.clone(), zeros], vec![], draw, run))
+    let (mut fixed, fresh) = (vec![0; slots], vec![0; slots]);
+    uniform(&mut fixed, 1.0, rng);
+    Box::new(Words::of_public([fixed, fresh], vec![], draw, run))
 }
 
-/// Times decoding, zeros in class A, uniform coefficients in class B.
+/// Times decoding, coefficients drawn once in class A, fresh ones in class B.
 #[must_use]
-pub fn decode() -> Box<dyn Subject> {
+pub fn decode(rng: &mut StreamRng) -> Box<dyn Subject> {
     let set = Parameters::preset(PRESET);
     let (encoder, scale) = (Encoder::new(set.slots()), set.scale(0));
-    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform(b, 2f64.powi(48), rng);
+    let most = 2f64.powi(48);
+    let draw = move |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform(b, most, rng);
     let mut coefficients = vec![0.0; set.degree()];
     let run = move |words: &[u64]| {
         coefficients.iter_mut().zip(words).for_each(|(x, word)| *x = f64::from_bits(*word));
         std::hint::black_box(encoder.decode(&coefficients, scale));
         Ok::<_, Error>(())
     };
-    let zeros = vec![0; set.degree()];
-    Box::new(Words::new([zeros.clone(), zeros], draw, run))
+    let (mut fixed, fresh) = (vec![0; set.degree()], vec![0; set.degree()]);
+    uniform(&mut fixed, most, rng);
+    Box::new(Words::new([fixed, fresh], draw, run))
 }

@@ -48,6 +48,13 @@ impl Complex {
         ))
     }
 
+    /// Returns its first half and its second.
+    fn halves(&mut self) -> (Half<'_>, Half<'_>) {
+        let half = self.re.len() / 2;
+        let ((a, c), (b, d)) = (self.re.split_at_mut(half), self.im.split_at_mut(half));
+        ((a, b), (c, d))
+    }
+
     /// Makes complex numbers of real ones.
     #[must_use]
     pub fn real(values: &[f64]) -> Self {
@@ -58,11 +65,8 @@ impl Complex {
 /// The transform between slots and coefficients for one ring degree.
 pub struct Encoder {
     slots: usize,
-    /// For each stage, of blocks of 2, 4 … slots, the roots that its butterflies take, one after
-    /// the other.
+    /// For each stage, of transforms of 2, 4 … slots, the roots that its butterflies take, one after the other.
     roots: Vec<Complex>,
-    /// Where the slot of each place of a bit-reversed transform is.
-    reversed: Vec<u32>,
 }
 
 impl Encoder {
@@ -83,10 +87,7 @@ impl Encoder {
             let (re, im) = angles.map(|angle| (angle.cos(), angle.sin())).unzip();
             Complex { re, im }
         });
-        let bits = slots.trailing_zeros();
-        let reversed =
-            (0..slots as u32).map(|i| i.reverse_bits().checked_shr(32 - bits).unwrap_or(0));
-        Self { slots, roots: stages.collect(), reversed: reversed.collect() }
+        Self { slots, roots: stages.collect() }
     }
 
     /// Encodes numbers, which fill the first slots, at a scale: coefficient i of the polynomial.
@@ -111,7 +112,7 @@ impl Encoder {
         let mut slots = Complex::zeros(self.slots);
         slots.re[..count].copy_from_slice(&values.re);
         slots.im[..count].copy_from_slice(&values.im);
-        self.inverse(&mut slots);
+        let slots = self.inverse(slots);
         let factor = scale / self.slots as f64;
         let rounded = |x: &f64| round(x * factor);
         Ok(slots.re.iter().chain(&slots.im).map(rounded).collect())
@@ -121,55 +122,80 @@ impl Encoder {
     #[must_use]
     pub fn decode(&self, coefficients: &[f64], scale: f64) -> Complex {
         let (re, im) = coefficients.split_at(self.slots);
-        let scaled = |part: &[f64]| part.iter().map(|x| x / scale).collect();
-        let mut slots = Complex { re: scaled(re), im: scaled(im) };
-        self.forward(&mut slots);
-        slots
+        // A quotient of 0 comes sooner than others; a product takes the same time whatever its factors are.
+        let inverse = scale.recip();
+        let scaled = |part: &[f64]| part.iter().map(|x| x * inverse).collect();
+        self.forward(Complex { re: scaled(re), im: scaled(im) })
     }
 
-    /// Coefficients, `re[i]` of X^i and `im[i]` of X^(N/2 + i), to slots: decimation in time.
-    fn forward(&self, x: &mut Complex) {
-        self.reverse(x);
-        for (stage, roots) in self.roots.iter().enumerate() {
-            let half = 1 << stage;
-            let blocks = x.re.chunks_exact_mut(2 * half).zip(x.im.chunks_exact_mut(2 * half));
-            for (re, im) in blocks {
-                let ((a, c), (b, d)) = (re.split_at_mut(half), im.split_at_mut(half));
-                for i in 0..half {
-                    let (w, v) = (roots.re[i], roots.im[i]);
-                    let (re, im) = (c[i] * w - d[i] * v, c[i] * v + d[i] * w);
-                    (c[i], d[i]) = (a[i] - re, b[i] - im);
-                    (a[i], b[i]) = (a[i] + re, b[i] + im);
-                }
+    /// Coefficients, `re[i]` of X^i and `im[i]` of X^(N/2 + i), to slots: decimation in time, of which each stage
+    /// writes its results in the order that the next one reads (Stockham), so that nothing need be reversed.
+    fn forward(&self, mut from: Complex) -> Complex {
+        let mut to = Complex::zeros(self.slots);
+        for roots in &self.roots {
+            let (low, high) = to.halves();
+            match self.slots / (2 * roots.re.len()) {
+                1 => merge(1, roots, &from, low, high),
+                2 => merge(2, roots, &from, low, high),
+                run => merge(run, roots, &from, low, high),
             }
+            std::mem::swap(&mut from, &mut to);
         }
+        from
     }
 
     /// Slots to coefficients times N/2: the stages of [`Encoder::forward`] undone, last first.
-    fn inverse(&self, x: &mut Complex) {
-        for (stage, roots) in self.roots.iter().enumerate().rev() {
-            let half = 1 << stage;
-            let blocks = x.re.chunks_exact_mut(2 * half).zip(x.im.chunks_exact_mut(2 * half));
-            for (re, im) in blocks {
-                let ((a, c), (b, d)) = (re.split_at_mut(half), im.split_at_mut(half));
-                for i in 0..half {
-                    let (w, v) = (roots.re[i], roots.im[i]);
-                    let (re, im) = (a[i] - c[i], b[i] - d[i]);
-                    (a[i], b[i]) = (a[i] + c[i], b[i] + d[i]);
-                    (c[i], d[i]) = (re * w + im * v, im * w - re * v);
-                }
+    fn inverse(&self, mut from: Complex) -> Complex {
+        let mut to = Complex::zeros(self.slots);
+        for roots in self.roots.iter().rev() {
+            let (low, high) = from.halves();
+            match self.slots / (2 * roots.re.len()) {
+                1 => split(1, roots, low, high, &mut to),
+                2 => split(2, roots, low, high, &mut to),
+                run => split(run, roots, low, high, &mut to),
             }
+            std::mem::swap(&mut from, &mut to);
         }
-        self.reverse(x);
+        from
     }
+}
 
-    fn reverse(&self, x: &mut Complex) {
-        for (i, &j) in self.reversed.iter().enumerate() {
-            let j = j as usize;
-            if i < j {
-                x.re.swap(i, j);
-                x.im.swap(i, j);
-            }
+/// Half of some complex numbers: real and imaginary parts.
+type Half<'a> = (&'a mut [f64], &'a mut [f64]);
+
+/// Makes one transform of two, for each of `run` pairs: of two runs of `from` that belong to one root, a + w·c comes
+/// into the next run of `low` and a − w·c into that of `high`.
+#[inline(always)]
+fn merge(run: usize, roots: &Complex, from: &Complex, low: Half<'_>, high: Half<'_>) {
+    let inputs = from.re.chunks_exact(2 * run).zip(from.im.chunks_exact(2 * run));
+    let low = low.0.chunks_exact_mut(run).zip(low.1.chunks_exact_mut(run));
+    let high = high.0.chunks_exact_mut(run).zip(high.1.chunks_exact_mut(run));
+    let outputs = low.zip(high);
+    for (((w, v), (re, im)), (low, high)) in roots.re.iter().zip(&roots.im).zip(inputs).zip(outputs)
+    {
+        let ((a, c), (b, d)) = (re.split_at(run), im.split_at(run));
+        for i in 0..run {
+            let (re, im) = (c[i] * w - d[i] * v, c[i] * v + d[i] * w);
+            (low.0[i], low.1[i]) = (a[i] + re, b[i] + im);
+            (high.0[i], high.1[i]) = (a[i] - re, b[i] - im);
+        }
+    }
+}
+
+/// Undoes [`merge`], but for a factor of 2.
+#[inline(always)]
+fn split(run: usize, roots: &Complex, low: Half<'_>, high: Half<'_>, to: &mut Complex) {
+    let low = low.0.chunks_exact(run).zip(low.1.chunks_exact(run));
+    let high = high.0.chunks_exact(run).zip(high.1.chunks_exact(run));
+    let outputs = to.re.chunks_exact_mut(2 * run).zip(to.im.chunks_exact_mut(2 * run));
+    for (((w, v), (low, high)), (re, im)) in
+        roots.re.iter().zip(&roots.im).zip(low.zip(high)).zip(outputs)
+    {
+        let ((a, c), (b, d)) = (re.split_at_mut(run), im.split_at_mut(run));
+        for i in 0..run {
+            let (re, im) = (low.0[i] - high.0[i], low.1[i] - high.1[i]);
+            (a[i], b[i]) = (low.0[i] + high.0[i], low.1[i] + high.1[i]);
+            (c[i], d[i]) = (re * w + im * v, im * w - re * v);
         }
     }
 }
