@@ -444,9 +444,9 @@ impl<'p> Plan<'p> {
             let block = Block { first, count: room.min(count - first) };
             self.run_block(k, &mut scratch, views, &block);
         }
-        if self.program.has_secrets() {
-            let used = scratch.iter_mut().zip(&self.places.slots);
-            used.for_each(|(slot, words)| wipe(&mut slot[..words * room]));
+        let used = scratch.iter_mut().zip(&self.places.slots).zip(&self.places.is_secret);
+        for ((slot, words), _) in used.filter(|(_, is_secret)| **is_secret) {
+            wipe(&mut slot[..words * room]);
         }
         keep_scratch(scratch);
     }

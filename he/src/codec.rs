@@ -4,7 +4,7 @@
 //! With `L = 2^(bits−1) − 1` steps on either side of zero, a tensor's agreed range `r`, a client's
 //! weight `w` and the agreed largest weight `W`, a value `x` becomes an integer next to
 //! `clip(x, ±r) · L/r · w/W`, rounded up or down at random so that its expectation is that within
-//! 2^-28 of a step. Zero stays zero. The sum `S` over the contributors decodes to `S · r/L · W`,
+//! 2^-27 of a step. Zero stays zero. The sum `S` over the contributors decodes to `S · r/L · W`,
 //! which is `Σ w·x`, and that
 //! divided by `Σ w` is the weighted mean.
 //!

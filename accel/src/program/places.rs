@@ -85,6 +85,8 @@ pub(crate) struct Places {
     pub(crate) bound: Vec<usize>,
     /// For each slot of scratch memory, its words for one item.
     pub(crate) slots: Vec<usize>,
+    /// For each slot, whether something secret comes to lie there.
+    pub(crate) is_secret: Vec<bool>,
 }
 
 impl Places {
@@ -120,9 +122,15 @@ impl Places {
                 }
             }
         }
+        let mut is_secret = vec![false; slots.words.len()];
+        for (value, place) in values.iter().zip(&of_values) {
+            if let &Some(Place::Scratch(slot) | Place::OfPrime(slot)) = place {
+                is_secret[slot] |= value.secret;
+            }
+        }
         // Whatever has none is what nobody computes.
         let of_values = of_values.into_iter().map(|place| place.unwrap_or(Place::Apart)).collect();
-        Self { tasks, of_values, bound, slots: slots.words }
+        Self { tasks, of_values, bound, slots: slots.words, is_secret }
     }
 }
 
@@ -399,4 +407,34 @@ fn degree(kind: &Kind) -> usize {
 /// Returns which prime of its ring q is.
 fn limb_of(kind: &Kind, q: u64) -> Option<usize> {
     primes(kind).iter().position(|&prime| prime == q)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Builder, Ring, program::Place};
+
+    #[test]
+    fn only_memory_of_secrets_is_wiped() {
+        let ring = Arc::new(Ring::new(16, &[97, 193]).unwrap());
+        let mut b = Builder::new("encrypt");
+        let (index, seed) = (b.index("index"), b.seeds("seed", 1));
+        let key = b.secret_seed("key");
+        let a = b.uniform("a", &ring, seed, index);
+        let e = b.noise("e", &ring, key, index);
+        let e = b.ntt("e in NTT form", e);
+        let sum = b.add("sum", a, e);
+        b.output(sum);
+        let program = b.build();
+        let places = program.places();
+        let is_secret = |name: &str| {
+            let value = program.values().iter().position(|value| value.name == name).unwrap();
+            match places.of_values[value] {
+                Place::Scratch(slot) | Place::OfPrime(slot) => places.is_secret[slot],
+                _ => panic!("{name} lies in no scratch memory"),
+            }
+        };
+        assert_eq!(["a", "e", "e in NTT form"].map(is_secret), [false, true, true]);
+    }
 }

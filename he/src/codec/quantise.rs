@@ -197,13 +197,17 @@ impl Default for Rounder {
     }
 }
 
+/// Bits of the random fraction that decides which way a value is rounded.
+const FRACTION_BITS: u32 = 27;
+/// Where a double holds an integer within ±2^51: that integer is added to it, and its lowest bit weighs 1.
+const WHOLE: f64 = 6_755_399_441_055_744.0;
+
 /// Clips, scales and rounds at most a block of values to as many fields: `scale` steps at the end of the range, and
-/// `steps` for zero.
+/// `steps`, no fewer and below 2^23, for zero.
 ///
-/// Each becomes the integer below or above, the nearer one more likely, so that the expectation is
-/// the value within 2^-28. The random fraction has 29 bits: beside the 24 bits of an integer their
-/// sum is exact in a double, so an integer is never rounded away from itself. What is rounded is not
-/// negative, so that cutting off is rounding down.
+/// Each becomes the integer below or above, the nearer one more likely, so that the expectation is the value within
+/// 2^-27: in units of that it is the nearest integer, to which a random one of 27 bits is added before these bits are
+/// cut off. An integer has none of them, and is never rounded away from itself. All values take the same instructions.
 pub(crate) fn round(
     (scale, steps): (f64, f64),
     range: f64,
@@ -213,12 +217,64 @@ pub(crate) fn round(
 ) {
     let random = &mut random[..4 * fields.len()];
     rng.fill_bytes(random);
-    // Any range does for zeros.
-    let divisor = if range == 0.0 { 1.0 } else { range };
-    let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes) >> 3);
+    let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+    // Neither the range nor one over it may leave the numbers that are held with all their bits.
+    let near = if range < 1.0 { 500f64.exp2() } else { (-500f64).exp2() };
+    let (range, unit) = (range * near, f64::from(1u32 << FRACTION_BITS));
+    // Values of an empty range are clipped to 0.
+    let factor = if range == 0.0 { 0.0 } else { scale * unit / range };
+    let zero = steps * unit;
     for ((field, &x), random) in fields.iter_mut().zip(values).zip(random) {
-        let unit = if range == 0.0 { 0.0 } else { (x / divisor).clamp(-1.0, 1.0) };
-        let fraction = f64::from(random as i32) / f64::from(1u32 << 29);
-        *field = (unit * scale + steps + fraction) as i32 as u32;
+        let whole = (x * near).clamp(-range, range) * factor + zero + WHOLE;
+        let whole = whole.to_bits().wrapping_sub(WHOLE.to_bits());
+        *field = ((whole + u64::from(random >> (32 - FRACTION_BITS))) >> FRACTION_BITS) as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STEPS: u32 = (1 << 23) - 1;
+
+    fn rounded(range: f64, values: &[f64]) -> Vec<u32> {
+        let (mut fields, mut random) = (vec![0; values.len()], [0; 4 * BLOCK]);
+        let (steps, mut rng) = (f64::from(STEPS), StreamRng::from_seed(&[7; 32]));
+        round((steps, steps), range, (values, &mut fields), &mut random, &mut rng);
+        fields
+    }
+
+    proptest! {
+        #[test]
+        fn ends_of_any_range_and_zero_are_exact(bits in 1..0x7ff0_0000_0000_0000u64) {
+            let range = f64::from_bits(bits);
+            let values = [range, -range, f64::MAX, f64::MIN, 0.0, -0.0];
+            prop_assert_eq!(rounded(range, &values), [2 * STEPS, 0, 2 * STEPS, 0, STEPS, STEPS]);
+        }
+
+        #[test]
+        fn integers_of_steps_are_never_rounded_away(step in -(STEPS as i32)..=STEPS as i32) {
+            let found = rounded(f64::from(STEPS), &[f64::from(step); 64]);
+            prop_assert_eq!(found, [(step + STEPS as i32) as u32; 64]);
+        }
+    }
+
+    #[test]
+    fn everything_is_zero_in_an_empty_range_and_in_one_without_end() {
+        for range in [0.0, f64::INFINITY] {
+            assert_eq!(rounded(range, &[1.0, -f64::MAX, f64::MIN_POSITIVE]), [STEPS; 3]);
+        }
+    }
+
+    #[test]
+    fn a_fraction_of_a_step_goes_up_as_often_as_it_is_large() {
+        let found = rounded(f64::from(STEPS), &[0.25; BLOCK]);
+        let up = found.iter().filter(|&&field| field == STEPS + 1).count();
+        assert!(found.iter().all(|&field| field == STEPS || field == STEPS + 1));
+        // Five standard deviations around a quarter.
+        let (mean, most) = (BLOCK as f64 / 4.0, 5.0 * (BLOCK as f64 * 3.0 / 16.0).sqrt());
+        assert!((up as f64 - mean).abs() < most, "{up} of {BLOCK}");
     }
 }

@@ -1,7 +1,7 @@
 //! The loops over residues of the primes of a ring, eight at a time.
 
 use std::arch::x86_64::{
-    _MM_HINT_T0, _mm_prefetch, _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64,
+    _MM_HINT_T1, _mm_prefetch, _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64,
     _mm512_permutexvar_epi64, _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
@@ -103,14 +103,15 @@ fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
     side_by_side!(out, |first| sums_of(pairs, first, limb));
 }
 
-/// Words that a sum of products asks for before it needs them: half a page.
-const AHEAD: usize = 256;
+/// Words that a sum of products asks for before it needs them: a page.
+const AHEAD: usize = 512;
 
-/// Asks for what is `ahead` words behind the first; that nothing may be there does not matter.
+/// Asks for what is `ahead` words behind the first, into the second level of cache: what all operands of a sum ask
+/// for would not fit the first. That nothing may be there does not matter.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn prefetch(words: &[u64], ahead: usize) {
-    _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(ahead).cast());
+    _mm_prefetch::<_MM_HINT_T1>(words.as_ptr().wrapping_add(ahead).cast());
 }
 
 /// Sums `COUNT` vectors side by side, from number `first` on: sums wait for themselves.
@@ -124,21 +125,34 @@ fn sums_of<const COUNT: usize>(
     let (zero, minus_q, mask) = (_mm512_setzero_si512(), minus(limb.q()), all(MASK as u64));
     let [one, radix] = [limb.one(), limb.radix_powers[1]].map(|factor| Wide::new(factor));
     let [mut l, mut h] = [[zero; COUNT]; 2];
-    for pair in pairs {
-        let [a, b] = pair.map(|words| &words[8 * first..][..8 * COUNT]);
+    for &[a, b] in pairs {
+        let (a, b) = (vectors::<COUNT>(a, first), vectors::<COUNT>(b, first));
         for i in 0..COUNT {
             // Keys come from far, and as many streams as these the processor does not follow by itself.
-            [a, b].into_iter().for_each(|words| prefetch(words, 8 * i + AHEAD));
-            let (a, b) = (eight(&a[8 * i..][..8]), eight(&b[8 * i..][..8]));
+            prefetch(&a[i], AHEAD);
+            prefetch(&b[i], AHEAD);
+            let (a, b) = (eight(&a[i]), eight(&b[i]));
             (l[i], h[i]) = (low(l[i], a, b), high(h[i], a, b));
         }
     }
-    std::array::from_fn(|i| {
-        let h = mul_lazy(_mm512_add_epi64(h[i], carry_of(l[i])), radix, minus_q);
-        let l = mul_lazy(_mm512_and_si512(l[i], mask), one, minus_q);
+    let mut sums = [[0; 8]; COUNT];
+    for ((sum, l), h) in sums.iter_mut().zip(l).zip(h) {
+        let h = mul_lazy(_mm512_add_epi64(h, carry_of(l)), radix, minus_q);
+        let l = mul_lazy(_mm512_and_si512(l, mask), one, minus_q);
         let rest = subtract_once(_mm512_add_epi64(h, l), all(2 * limb.q()));
-        words(subtract_once(rest, all(limb.q())))
-    })
+        *sum = words(subtract_once(rest, all(limb.q())));
+    }
+    sums
+}
+
+/// Returns `COUNT` vectors of words, from number `first` on: their number is known where they are taken one by one, so
+/// that no check stands between them and sums stay in registers.
+#[inline(always)]
+fn vectors<const COUNT: usize>(words: &[u64], first: usize) -> &[[u64; 8]; COUNT] {
+    match words.as_chunks().0[first..].first_chunk() {
+        Some(vectors) => vectors,
+        None => unreachable!("operands are as long as results"),
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
