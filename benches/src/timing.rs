@@ -23,8 +23,8 @@
 //!
 //! Processors may handle 0 faster than other numbers: a loop of nothing but additions and products of floats, all of
 //! them zero, ran 0.06 % faster on a Zen 4. Masks of nothing but zeros took 0.03 % less time there and decoding of
-//! nothing but zeros 0.01 %; no other special batch was told apart (ones, single bits, a pattern, one drawn once). These
-//! tests therefore compare one batch with fresh ones, and do not claim to hide that everything is 0.
+//! nothing but zeros 0.01 %; no other special batch was told apart (ones, single bits, a pattern, one drawn once).
+//! These tests therefore compare one batch with fresh ones, and do not claim to hide that everything is 0.
 //!
 //! Controls run beside the tests: some that leak by design and must be seen (an early exit, a branch on a
 //! bit, an index into a large table, a public exponent), without which a run is

@@ -182,7 +182,7 @@ impl Turn {
         let reversed = |k: usize| k.reverse_bits() >> (usize::BITS - bits);
         // One after the other where they go: memory is better read than written out of order.
         for place in 0..groups {
-            let power = (2 * reversed(place) + 1) * g / 2 & (n - 1);
+            let power = ((2 * reversed(place) + 1) * g / 2) & (n - 1);
             f(place, reversed(power & (groups - 1)), power >> bits);
         }
     }
