@@ -161,7 +161,6 @@ fn metrics_are_what_happened() {
         ("chunks_withheld", &json!(0)),
         ("clients_lost", &json!(0)),
         ("clients_resumed", &json!(0)),
-        ("equivocations", &json!(0)),
         ("datagrams_retransmitted", &done["retransmitted_datagrams"]),
         ("datagrams_malformed", &done["malformed_datagrams"]),
         ("handshakes_turned_away", &done["handshakes_turned_away"]),

@@ -118,8 +118,7 @@ impl Round {
         assert_eq!(closed["contributed"], (0..CLIENTS).map(all).collect::<Value>(), "{closed}");
         assert_eq!(closed["withheld"], 0);
         let done = server.event("done");
-        let said = server.finish().done().stdout;
-        assert!(!said.contains("equivocation"), "{said}");
+        server.finish().done();
         let seconds = self.begin.elapsed().as_secs_f64();
 
         let means: Vec<_> = (0..CLIENTS).map(|i| self.place.read(&format!("mean{i}"))).collect();

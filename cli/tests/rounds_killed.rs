@@ -284,8 +284,7 @@ fn a_restarted_client_counts_once_and_gets_the_sum() {
         assert_eq!(server.event("resumed")["client"], VICTIM);
         let closed = server.event("closed");
         assert_eq!(closed["contributed"], trio.contributed(trio.chunks.count()), "{closed}");
-        let said = server.finish().done().stdout;
-        assert!(!said.contains("equivocation"), "{said}");
+        server.finish().done();
         assert_eq!(trio.chunks_with_victim(&trio.mean(VICTIM)), trio.chunks.count());
         assert!((0..2).all(|i| place.read(&format!("mean{i}")) == place.read("mean2")));
         assert!(!place.path(SPOOL).exists());

@@ -150,7 +150,6 @@ impl End {
                     round: 5,
                     contributors: CONTRIBUTORS,
                     target: 2,
-                    digest_key: [9; 32],
                     layout: Box::new(Cut),
                     shards: shards.into(),
                     whole: false,
@@ -390,7 +389,7 @@ impl World {
             }
             Event::Refused { peer, message, .. } => drop(self.ends[end].answered(peer, message)),
             Event::Unreachable { peer, .. } => self.ends[end].fail(peer),
-            Event::ChunkClosed { .. } | Event::Equivocation { .. } | Event::Stranger { .. } => {}
+            Event::ChunkClosed { .. } | Event::Stranger { .. } => {}
         }
     }
 
@@ -414,9 +413,11 @@ impl World {
                 let range = *offset..*offset + *bytes as u64;
                 self.whole[at].contains(&(*rkey, range, immediate.then_some(*serial)))
             }
-            Asked::Sum { chunks, mark } => {
-                chunks.clone().all(|chunk| self.added[at].contains(&(chunk, *mark)))
-            }
+            // Of what a contributor sent twice the first counts.
+            Asked::Sum { chunks, mark } => chunks.clone().all(|chunk| {
+                let mut added = self.added[at].iter();
+                added.any(|(other, [contributor, _])| (*other, *contributor) == (chunk, mark[0]))
+            }),
         }
     }
 

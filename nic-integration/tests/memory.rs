@@ -97,7 +97,7 @@ const CLIENTS: u16 = 1000;
 const VALUES: usize = 1_000_000;
 /// Clients that contribute, and stay for the sums.
 const BUSY: u16 = 3;
-const MOST: usize = 64 << 20;
+const MOST: usize = 24 << 20;
 
 struct Client {
     node: Contributor,
@@ -272,7 +272,7 @@ impl World {
     }
 }
 
-/// Prints the peak: the application's is the accumulator and the terms; tables are digests, bits and
+/// Prints the peak: the application's is the accumulator and the terms; tables are bits and
 /// states of chunks; all else is peers, messages, and sums that closed.
 fn report(what: &str) {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);

@@ -111,7 +111,6 @@ fn the_codes_are_those_of_the_code() {
         ChunkOutOfRange,
         InvalidCiphertext,
         NotContributor,
-        Equivocation,
         RoundClosed,
         WrongOffset,
         WrongRound,

@@ -179,7 +179,6 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
             round: 0,
             contributors: CONTRIBUTORS,
             target: u32::from(CONTRIBUTORS) + 1,
-            digest_key: [9; 32],
             layout,
             shards,
             whole: false,

@@ -165,9 +165,6 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
                 .map(|nodes| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>());
             json!({"event": "allowed", "added": added, "removed": removed, "rebound": rebound})
         }
-        AggregatorEvent::Equivocation { round, contributor, chunk } => {
-            json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk})
-        }
         AggregatorEvent::Lost { round, contributor } => {
             json!({"event": "lost", "round": round, "client": contributor})
         }

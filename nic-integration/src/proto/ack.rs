@@ -31,8 +31,6 @@ pub enum Refusal {
     InvalidCiphertext = 6,
     /// The sender's node and incarnation are not bound to that contributor.
     NotContributor = 7,
-    /// This contributor already contributed other bytes to this chunk.
-    Equivocation = 8,
     /// The chunk closed without this contribution.
     RoundClosed = 9,
     /// The offset is not that of the chunk.
@@ -52,7 +50,6 @@ impl Refusal {
             ChunkOutOfRange,
             InvalidCiphertext,
             NotContributor,
-            Equivocation,
             RoundClosed,
             WrongOffset,
             WrongRound,
@@ -72,7 +69,6 @@ impl std::fmt::Display for Refusal {
             Self::ChunkOutOfRange => "no such chunk",
             Self::InvalidCiphertext => "ciphertext out of range",
             Self::NotContributor => "not bound to that contributor",
-            Self::Equivocation => "another contribution to this chunk was already added",
             Self::RoundClosed => "the chunk closed without it",
             Self::WrongOffset => "offset does not match the chunk",
             Self::WrongRound => "another round",

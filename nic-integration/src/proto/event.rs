@@ -110,13 +110,4 @@ pub enum Event {
         /// What is wrong with it.
         stranger: Stranger,
     },
-    /// A contributor sent two different contributions to one chunk. The first one counts.
-    Equivocation {
-        /// The sum region.
-        rkey: u32,
-        /// The contributor's number.
-        contributor: u16,
-        /// The chunk.
-        chunk: u32,
-    },
 }

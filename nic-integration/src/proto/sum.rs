@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-
 use crate::NicError;
 
 use super::accumulator::{ChunkLayout, Shard};
@@ -21,7 +19,7 @@ use super::event::Peer;
 use super::lock::{lock, read, write};
 
 pub(super) use batch::Batch;
-use batch::{Digest, Piece, Waiting};
+use batch::{Piece, Waiting};
 pub(super) use shard::SumRefused;
 use shard::{LockedShard, ShardState};
 pub use whole::MAX_STAGED_BYTES;
@@ -35,9 +33,6 @@ pub struct SumConfig {
     pub contributors: u16,
     /// The number of contributions at which a chunk closes by itself.
     pub target: u32,
-    /// Key of the digests that tell a repeated contribution from another one. Fresh and random for
-    /// every round; never leaves the aggregator.
-    pub digest_key: [u8; 32],
     /// The layout of contributions.
     pub layout: Box<dyn ChunkLayout>,
     /// All chunks, in order. Pipelines add to different shards at once.
@@ -47,10 +42,10 @@ pub struct SumConfig {
     pub whole: bool,
 }
 
-/// The running sum of one round: accumulators, and for each chunk one bit and one digest of 8 bytes
-/// per contributor, a count and a closed flag. If only whole contributions count, also the bytes of
-/// those that are not: `target` contributions at most, and at most [`MAX_STAGED_BYTES`]. A handle:
-/// its clones are the same region.
+/// The running sum of one round: accumulators, and for each chunk one bit per contributor, a count
+/// and a closed flag. If only whole contributions count, also the bytes of those that are not:
+/// `target` contributions at most, and at most [`MAX_STAGED_BYTES`]. A handle: its clones are the
+/// same region.
 #[derive(Clone)]
 pub struct SumRegion(Arc<Inner>);
 
@@ -59,7 +54,6 @@ struct Inner {
     contributors: u16,
     layout: Box<dyn ChunkLayout>,
     chunk_count: u32,
-    key: LessSafeKey,
     bindings: RwLock<BTreeMap<u16, Peer>>,
     withdrawn: AtomicBool,
     /// Set if only whole contributions count. Locked after shards, and never while one is waited for.
@@ -70,21 +64,18 @@ struct Inner {
     shards: Vec<LockedShard>,
 }
 
-/// A datagram that was added or refused: the packet to answer, its contributor, and how many of its
-/// chunks were new.
-pub(super) type SumReply<R> = (R, u16, Result<u32, SumRefused>);
+/// A datagram that was added or refused: the packet to answer, and how many of its chunks were new.
+pub(super) type SumReply<R> = (R, Result<u32, SumRefused>);
 
 impl SumRegion {
     /// Makes a region with empty sums, to which nobody is bound.
     ///
     /// # Errors
     ///
-    /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Shards`] if the shards do not
-    /// follow one another over all chunks, or split a group; [`NicError::Staged`] if whole
-    /// contributions take more bytes than may wait.
+    /// [`NicError::Shards`] if the shards do not follow one another over all chunks, or split a
+    /// group; [`NicError::Staged`] if whole contributions take more bytes than may wait.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
-        let SumConfig { round, contributors, target, digest_key, layout, shards, whole } = config;
-        let key = UnboundKey::new(&AES_256_GCM, &digest_key).map_err(|_| NicError::Seal)?;
+        let SumConfig { round, contributors, target, layout, shards, whole } = config;
         let chunk_count = layout.chunk_count();
         if whole {
             whole::check_room(&*layout, target)?;
@@ -108,7 +99,6 @@ impl SumRegion {
             contributors,
             layout,
             chunk_count,
-            key: LessSafeKey::new(key),
             bindings: RwLock::default(),
             withdrawn: AtomicBool::new(false),
             whole: whole.then(|| Mutex::new(Whole::new(contributors, chunk_count))),
@@ -273,12 +263,13 @@ impl SumRegion {
             }
             // A chunk of no bytes would never end this loop: the trait rules it out, this holds.
             let end = start + layout.chunk_bytes(chunk).max(1);
-            let own = payload.get(start..end).ok_or(refused(Refusal::WrongLength))?;
+            if end > payload.len() {
+                return Err(refused(Refusal::WrongLength));
+            }
             if header.offset.checked_add(start as u64) != Some(layout.chunk_offset(chunk)) {
                 return Err(refused(Refusal::WrongOffset));
             }
-            let digest = self.digest(chunk, header.contributor, own).map_err(refused)?;
-            batch.pieces.push(Piece { chunk, bytes: before + start..before + end, digest });
+            batch.pieces.push(Piece { chunk, bytes: before + start..before + end });
             start = end;
             chunk = chunk.saturating_add(1);
         }
@@ -303,22 +294,26 @@ impl SumRegion {
             // If all of it is new, and in range. Otherwise each for itself, so that a datagram in
             // range does not suffer from another's fault.
             let together = run.len() > 1
-                && self.commit(first.contributor, all, &batch.bytes, true, closed).is_ok();
+                && matches!(
+                    self.commit(first.contributor, all, &batch.bytes, true, closed),
+                    Ok(Some(_))
+                );
             for own in run {
                 let pieces = &batch.pieces[own.pieces.clone()];
                 let outcome = if together {
                     Ok(pieces.len() as u32)
                 } else {
-                    self.commit(own.contributor, pieces, &batch.bytes, false, closed)
+                    let added = self.commit(own.contributor, pieces, &batch.bytes, false, closed);
+                    added.map(Option::unwrap_or_default)
                 };
-                report((own.reply_to, own.contributor, outcome));
+                report((own.reply_to, outcome));
             }
         }
         batch.clear();
     }
 
     /// Commits those of consecutive chunks that are new, all or nothing, and returns their number.
-    /// If `all_new`, all must be.
+    /// If `all_new`, all must be: otherwise nothing is committed, and there is none.
     fn commit(
         &self,
         contributor: u16,
@@ -326,8 +321,8 @@ impl SumRegion {
         bytes: &[u8],
         all_new: bool,
         closed: &mut Vec<u32>,
-    ) -> Result<u32, SumRefused> {
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(0) };
+    ) -> Result<Option<u32>, SumRefused> {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(None) };
         let shards = &self.0.shards[self.shard(first.chunk)..=self.shard(last.chunk)];
         let mut rest = pieces;
         let parts = shards.iter().map(|shard| {
@@ -343,13 +338,16 @@ impl SumRegion {
         if self.0.withdrawn.load(Ordering::SeqCst) {
             return Err(refused(Refusal::UnknownRkey));
         }
+        let fresh = parts.iter().map(|(state, own)| state.count_fresh(contributor, own)).sum();
+        if all_new && fresh as usize != pieces.len() {
+            return Ok(None);
+        }
         for (state, own) in &parts {
-            state.admit(contributor, own, all_new)?;
+            state.admit(contributor, own)?;
         }
         for (state, own) in &mut parts {
             state.check(contributor, own, bytes)?;
         }
-        let fresh = parts.iter().map(|(state, own)| state.count_fresh(contributor, own)).sum();
         let whole = self.0.whole.as_ref().filter(|_| fresh > 0);
         // Under the locks of these shards: who adds for a complete contributor waits for them.
         let completes = match whole.map(|whole| lock(whole).stage(contributor, fresh)) {
@@ -366,7 +364,7 @@ impl SumRegion {
         if completes {
             self.add_whole(contributor, closed);
         }
-        Ok(fresh)
+        Ok(Some(fresh))
     }
 
     /// Adds a complete contributor to every chunk that does not have it yet.
@@ -377,18 +375,5 @@ impl SumRegion {
                 state.add_staged(contributor, &*self.0.layout, closed);
             }
         }
-    }
-
-    /// Returns the tag of a chunk's bytes under this round's key, which never leaves. The nonce
-    /// names chunk and contributor, and comes again only for what should be the same bytes.
-    fn digest(&self, chunk: u32, contributor: u16, payload: &[u8]) -> Result<Digest, Refusal> {
-        let mut nonce = [0; NONCE_LEN];
-        nonce[..4].copy_from_slice(&chunk.to_le_bytes());
-        nonce[4..6].copy_from_slice(&contributor.to_le_bytes());
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self.0.key.seal_in_place_separate_tag(nonce, Aad::from(payload), &mut []);
-        // No payload of a datagram is too long for the cipher.
-        let tag = tag.map_err(|_| Refusal::WrongLength)?;
-        Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
     }
 }

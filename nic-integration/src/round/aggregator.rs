@@ -55,7 +55,7 @@ pub struct AggregatorConfig {
     pub whole: bool,
     /// The span after its closing in which a round waits for acknowledgements of its deliveries.
     pub linger: Duration,
-    /// Source of rkeys and digest keys: from the operating system, fresh at every start.
+    /// Source of rkeys: from the operating system, fresh at every start.
     pub seed: [u8; 32],
 }
 
@@ -125,15 +125,6 @@ pub enum AggregatorEvent {
         from: SocketAddr,
         /// What is wrong with it.
         stranger: Stranger,
-    },
-    /// A contributor sent two different contributions to one chunk; the first one counts.
-    Equivocation {
-        /// The round.
-        round: u32,
-        /// The contributor.
-        contributor: u16,
-        /// The chunk.
-        chunk: u32,
     },
     /// A client no longer answers; deliveries to it are given up unless it joins again.
     Lost {
@@ -292,12 +283,6 @@ impl<A: Application> Aggregator<A> {
                 self.on_message(now, from, Kind::from_immediate(immediate), &data);
             }
             Event::ChunkClosed { rkey, chunk } => self.settle(rkey, chunk),
-            Event::Equivocation { rkey, contributor, chunk } => {
-                let round = self.rounds().find(|round| round.rkey() == rkey).map(|r| r.number());
-                if let Some(round) = round {
-                    self.emit(AggregatorEvent::Equivocation { round, contributor, chunk });
-                }
-            }
             Event::Completed { peer, message } => {
                 self.refusals.remove(&(peer, message));
                 self.rounds().for_each(|round| round.on_completed(peer, message));

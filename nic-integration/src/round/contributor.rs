@@ -348,10 +348,7 @@ impl Contributor {
                 self.abandon();
                 self.events.push_back(ContributorEvent::Unlisted);
             }
-            Event::Written { .. }
-            | Event::ChunkClosed { .. }
-            | Event::Equivocation { .. }
-            | Event::Stranger { .. } => {}
+            Event::Written { .. } | Event::ChunkClosed { .. } | Event::Stranger { .. } => {}
         }
     }
 

@@ -26,10 +26,6 @@ impl AggregatorEvent {
             Self::Stranger { from, stranger } => of_stranger(*from, stranger),
             Self::TooFew(shortage) => of_shortage(shortage),
             Self::Allowed { added, removed, rebound } => of_allowed([added, removed, rebound]),
-            Self::Equivocation { round, contributor, chunk } => format!(
-                "round {round}: ALARM: client {contributor} sent chunk {chunk} twice with different bytes; the first \
-                 counts"
-            ),
             Self::Lost { round, contributor } => {
                 format!("round {round}: client {contributor} no longer answers")
             }
@@ -47,7 +43,6 @@ impl AggregatorEvent {
             | Self::OpenFailed { .. }
             | Self::TooFew(_)
             | Self::Stranger { .. }
-            | Self::Equivocation { .. }
             | Self::Lost { .. } => true,
             Self::Closed(RoundSummary { closed, withheld, contributed, .. }) => {
                 contributed.iter().any(|(_, count)| *count < closed + withheld) || *withheld > 0

@@ -265,8 +265,7 @@ impl Play {
                 member.first.get_or_insert((member.contribution, latest));
             }
             for refusal in client.rejected.drain(..) {
-                use Refusal::{Equivocation, NotContributor, RoundClosed};
-                let usual = matches!(refusal, Equivocation | NotContributor | RoundClosed);
+                let usual = matches!(refusal, Refusal::NotContributor | Refusal::RoundClosed);
                 assert!(usual, "client {} is rejected: {refusal}", client.number);
             }
             if !client.done || !runs(client) || world.asleep.contains(&client.addr.ip()) {
@@ -322,9 +321,6 @@ impl Play {
                     let count = if round.closed > 0 { absent.count() as u64 } else { 0 };
                     let whole = if self.plan.whole { count } else { 0 };
                     self.summary.fault("contributions never whole", whole);
-                }
-                AggregatorEvent::Equivocation { .. } => {
-                    self.summary.add("equivocations reported", 1)
                 }
                 AggregatorEvent::Resumed { .. } => self.summary.add("clients resumed", 1),
                 AggregatorEvent::Lost { .. } => self.summary.add("clients given up", 1),

@@ -17,7 +17,7 @@ pub(crate) enum Owner {
     Rest,
 }
 
-/// Allocations of at least this many bytes are tables: bits, digests, chunks.
+/// Allocations of at least this many bytes are tables: bits, chunks.
 const LARGE: usize = 128 << 10;
 
 /// Bytes held; of the rest, large allocations apart.

@@ -34,7 +34,6 @@ pub(super) struct Metrics {
     clients_refused: u64,
     clients_resumed: u64,
     clients_lost: u64,
-    equivocations: u64,
     /// Seconds of each phase of rounds.
     phases: [(Phase, Histogram); 3],
 }
@@ -52,7 +51,6 @@ impl Metrics {
             clients_refused: 0,
             clients_resumed: 0,
             clients_lost: 0,
-            equivocations: 0,
             phases,
         }
     }
@@ -74,7 +72,6 @@ impl Metrics {
             AggregatorEvent::Closed(_) => &mut self.rounds_closed,
             AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
             AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
-            AggregatorEvent::Equivocation { .. } => &mut self.equivocations,
             AggregatorEvent::OpenFailed { .. }
             | AggregatorEvent::TooFew(_)
             | AggregatorEvent::Allowed { .. }
@@ -155,7 +152,7 @@ impl Metrics {
 
     /// Returns all counters without labels. Every field is named, so that the compiler sees that
     /// none is forgotten.
-    fn counters(&self) -> [(&'static str, &'static str, u64); 20] {
+    fn counters(&self) -> [(&'static str, &'static str, u64); 19] {
         let Self {
             stats,
             rounds_opened,
@@ -166,7 +163,6 @@ impl Metrics {
             clients_refused,
             clients_resumed,
             clients_lost,
-            equivocations,
             phases: _,
         } = *self;
         let Stats {
@@ -220,11 +216,6 @@ impl Metrics {
             ("clients_refused", "Clients refused with a reason.", clients_refused),
             ("clients_resumed", "Clients back with their contributions.", clients_resumed),
             ("clients_lost", "Clients that no longer answered.", clients_lost),
-            (
-                "equivocations",
-                "Chunks that a client sent twice with different bytes.",
-                equivocations,
-            ),
         ]
     }
 }
@@ -280,7 +271,6 @@ mod tests {
             }),
             settled(true),
             settled(false),
-            AggregatorEvent::Equivocation { round, contributor, chunk },
             AggregatorEvent::OpenFailed { reason: reason() },
             AggregatorEvent::Finished { round },
         ];
@@ -363,8 +353,7 @@ mod tests {
             clients_joined_total 1\n\
             clients_refused_total 2\n\
             clients_resumed_total 3\n\
-            clients_lost_total 4\n\
-            equivocations_total 9";
+            clients_lost_total 4";
         let expected: Vec<_> = expected.lines().map(|line| format!("ciphergram_{line}")).collect();
         assert_eq!(values, expected);
         assert!(!page.contains(&node.to_string()) && !page.contains("its words"), "{page}");

@@ -266,9 +266,7 @@ impl Status {
             AggregatorEvent::Finished { round } => {
                 return Some((Phase::Delivering, self.on_finished(*round, now)?));
             }
-            AggregatorEvent::Allowed { .. }
-            | AggregatorEvent::Stranger { .. }
-            | AggregatorEvent::Equivocation { .. } => {}
+            AggregatorEvent::Allowed { .. } | AggregatorEvent::Stranger { .. } => {}
         }
         None
     }

@@ -172,7 +172,7 @@ impl Pipeline {
         let (channels, answering, stats) =
             (&mut self.channels, &mut self.answering, &mut self.stats);
         let events = &mut self.events;
-        region.add_batch(batch, closed, |((id, packet), contributor, outcome)| {
+        region.add_batch(batch, closed, |((id, packet), outcome)| {
             if let Some(channel) = channels.get_mut(&id) {
                 let refused = outcome.as_ref().err().map(|refused| refused.refusal);
                 stats.refused += u64::from(refused.is_some());
@@ -181,13 +181,7 @@ impl Pipeline {
                     answering.push_back(id);
                 }
             }
-            match outcome {
-                Ok(added) => stats.duplicates += u64::from(added == 0),
-                Err(SumRefused { refusal: Refusal::Equivocation, chunk }) => {
-                    events.push(Event::Equivocation { rkey, contributor, chunk });
-                }
-                Err(_) => {}
-            }
+            stats.duplicates += u64::from(outcome == Ok(0));
         });
         events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
         self.shared.report(self.number, self.events.drain(..));

@@ -2,13 +2,8 @@
 
 use std::ops::Range;
 
-/// Bytes of a contribution's digest.
-const DIGEST_BYTES: usize = 8;
 /// Bytes of chunks in a batch: as many as GRO joins, which fit a core's cache.
 const BATCH_BYTES: usize = 1 << 16;
-
-/// A keyed hash of one contributor's chunk.
-pub(super) type Digest = [u8; DIGEST_BYTES];
 
 /// Datagrams of one pipeline for one region, which are added together: accumulators do best with
 /// many ciphertexts at a time. `R` names the packet to answer.
@@ -33,7 +28,6 @@ pub(super) struct Piece {
     pub(super) chunk: u32,
     /// Its place in the bytes of the batch.
     pub(super) bytes: Range<usize>,
-    pub(super) digest: Digest,
 }
 
 impl<R> Default for Batch<R> {

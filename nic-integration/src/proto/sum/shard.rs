@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::proto::accumulator::{Accumulator, ChunkLayout, Shard};
 use crate::proto::ack::Refusal;
 
-use super::batch::{Digest, Piece};
+use super::batch::Piece;
 use super::whole::Staged;
 
 /// Chunks of a complete contribution that are added at a time: some 64 KiB, which fit a core's cache.
@@ -46,7 +46,6 @@ impl LockedShard {
             accumulator,
             bits: vec![0; count * words],
             group: None,
-            digests: vec![Digest::default(); count * usize::from(contributors)],
             counts: vec![0; count],
             closed: vec![false; count],
             staged: whole.then(|| Staged::new(words, bytes())),
@@ -67,8 +66,6 @@ pub(super) struct ShardState {
     bits: Vec<u64>,
     /// The first chunk of the group checked last, and the result, until something is added.
     group: Option<(u32, Result<(), String>)>,
-    /// `[chunk][contributor]`; meaningful where the bit is set.
-    digests: Vec<Digest>,
     /// The number of contributors in each sum.
     counts: Vec<u32>,
     closed: Vec<bool>,
@@ -103,35 +100,19 @@ impl ShardState {
         is_set(self.row(chunk), contributor)
     }
 
-    fn slot(&self, chunk: u32, contributor: u16) -> usize {
-        self.at(chunk) * usize::from(self.contributors) + usize::from(contributor)
-    }
-
     /// Closes a chunk; `true` if it was open.
     pub(super) fn close(&mut self, chunk: u32) -> bool {
         let at = self.at(chunk);
         !std::mem::replace(&mut self.closed[at], true)
     }
 
-    /// Checks that chunks that were contributed before are the same, and that the others are open.
-    pub(super) fn admit(
-        &self,
-        contributor: u16,
-        pieces: &[Piece],
-        all_new: bool,
-    ) -> Result<(), SumRefused> {
-        for piece in pieces {
-            let chunk = piece.chunk;
-            let repeated = is_set(self.contributed(chunk), contributor);
-            let differs = || self.digests[self.slot(chunk, contributor)] != piece.digest;
-            if repeated && (all_new || differs()) {
-                return Err(SumRefused { refusal: Refusal::Equivocation, chunk });
-            }
-            if !repeated && self.is_closed(chunk) {
-                return Err(SumRefused { refusal: Refusal::RoundClosed, chunk });
-            }
-        }
-        Ok(())
+    /// Checks that chunks that are not contributed yet are open.
+    pub(super) fn admit(&self, contributor: u16, pieces: &[Piece]) -> Result<(), SumRefused> {
+        let is_late =
+            |piece: &&Piece| self.is_fresh(contributor, piece) && self.is_closed(piece.chunk);
+        pieces.iter().find(is_late).map_or(Ok(()), |piece| {
+            Err(SumRefused { refusal: Refusal::RoundClosed, chunk: piece.chunk })
+        })
     }
 
     fn is_fresh(&self, contributor: u16, piece: &Piece) -> bool {
@@ -195,9 +176,8 @@ impl ShardState {
     }
 
     fn set_contributed(&mut self, contributor: u16, piece: &Piece) {
-        let (at, slot) = (self.at(piece.chunk), self.slot(piece.chunk, contributor));
+        let at = self.at(piece.chunk);
         set(&mut self.bits[at * self.words..][..self.words], contributor);
-        self.digests[slot] = piece.digest;
     }
 
     /// Adds one contributor's chunks, and closes those that reach their target.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use rand_core::Rng;
-
 use crate::proto::{SumConfig, SumRegion, Time};
 use crate::round::message::Open;
 use crate::round::open::Round;
@@ -89,13 +87,10 @@ impl<A: Application> Aggregator<A> {
 
     /// Makes a region for a round that the application opened, and returns it with its terms.
     fn begin(&mut self, opened: Opened) -> Result<(SumRegion, Vec<u8>), String> {
-        let mut digest_key = [0; 32];
-        self.rng.fill_bytes(&mut digest_key);
         let region = SumRegion::new(SumConfig {
             round: self.opened,
             contributors: self.config.clients,
             target: self.pending.count() as u32,
-            digest_key,
             layout: opened.layout,
             shards: opened.shards,
             whole: self.config.whole,
