@@ -601,7 +601,7 @@ impl Program {
         self.values.iter().map(of).sum()
     }
 
-    /// Returns whether any input or constant is secret, so that scratch memory must be wiped.
+    /// Returns whether any input or constant is secret, so that memory where secrets come to lie must be wiped.
     #[must_use]
     pub fn has_secrets(&self) -> bool {
         self.values.iter().any(|v| v.secret)

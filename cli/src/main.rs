@@ -28,7 +28,8 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
-/// Keeps memory that was freed for a while: results are megabytes, for which others ask the system each time.
+/// Keeps memory that was freed for a while: results are megabytes, for which the C library asks the system each time.
+/// For a program, which no one forks: locks of its own may be held in a child for ever.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

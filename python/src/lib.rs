@@ -22,10 +22,6 @@ mod summing;
 
 use pyo3::prelude::*;
 
-/// Keeps memory that was freed for a while: results are megabytes, for which others ask the system each time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The classes and functions that `ciphergram/__init__.py` makes public.
 #[pymodule(gil_used = false)]
 mod _native {

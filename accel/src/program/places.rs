@@ -125,7 +125,9 @@ impl Places {
         let mut is_secret = vec![false; slots.words.len()];
         for (value, place) in values.iter().zip(&of_values) {
             if let &Some(Place::Scratch(slot) | Place::OfPrime(slot)) = place {
-                is_secret[slot] |= value.secret;
+                // A modulus may be secret even where no value is, and what is left of a public number tells it.
+                let is_residue = matches!(value.kind, Kind::Residues { .. } | Kind::Pairs { .. });
+                is_secret[slot] |= value.secret || is_residue && program.has_secrets();
             }
         }
         // Whatever has none is what nobody computes.
@@ -416,7 +418,7 @@ mod tests {
     use crate::{Builder, Ring, program::Place};
 
     #[test]
-    fn only_memory_of_secrets_is_wiped() {
+    fn memory_of_public_polynomials_is_not_wiped() {
         let ring = Arc::new(Ring::new(16, &[97, 193]).unwrap());
         let mut b = Builder::new("encrypt");
         let (index, seed) = (b.index("index"), b.seeds("seed", 1));

@@ -38,7 +38,7 @@ struct Contribution {
 }
 
 /// Measures the goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000
-/// values, sealed beforehand, added by the threads that also receive, open and digest them.
+/// values, sealed beforehand, added by the threads that also receive and open them.
 ///
 /// # Errors
 /// The sockets', or an end that gave up.

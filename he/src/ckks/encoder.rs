@@ -12,6 +12,8 @@
 
 use std::f64::consts::PI;
 
+use zeroize::Zeroize;
+
 use super::CkksError;
 
 /// Bits of the largest coefficient: one that an `i64` holds with room for sums.
@@ -112,17 +114,19 @@ impl Encoder {
         let mut slots = Complex::zeros(self.slots);
         slots.re[..count].copy_from_slice(&values.re);
         slots.im[..count].copy_from_slice(&values.im);
-        let slots = self.inverse(slots);
+        let mut slots = self.inverse(slots);
         let factor = scale / self.slots as f64;
         let rounded = |x: &f64| round(x * factor);
-        Ok(slots.re.iter().chain(&slots.im).map(rounded).collect())
+        let coefficients = slots.re.iter().chain(&slots.im).map(rounded).collect();
+        slots.zeroize();
+        Ok(coefficients)
     }
 
     /// Decodes coefficients, which are divided by a scale, to slots.
     #[must_use]
     pub fn decode(&self, coefficients: &[f64], scale: f64) -> Complex {
         let (re, im) = coefficients.split_at(self.slots);
-        // A quotient of 0 comes sooner than others; a product takes the same time whatever its factors are.
+        // The time of a quotient depends on its operands, by far more than that of a product.
         let inverse = scale.recip();
         let scaled = |part: &[f64]| part.iter().map(|x| x * inverse).collect();
         self.forward(Complex { re: scaled(re), im: scaled(im) })
@@ -134,6 +138,7 @@ impl Encoder {
         let mut to = Complex::zeros(self.slots);
         for roots in &self.roots {
             let (low, high) = to.halves();
+            // Short runs, of a length that the compiler knows, are vector code of their own.
             match self.slots / (2 * roots.re.len()) {
                 1 => merge(1, roots, &from, low, high),
                 2 => merge(2, roots, &from, low, high),
@@ -141,6 +146,7 @@ impl Encoder {
             }
             std::mem::swap(&mut from, &mut to);
         }
+        to.zeroize();
         from
     }
 
@@ -156,15 +162,23 @@ impl Encoder {
             }
             std::mem::swap(&mut from, &mut to);
         }
+        to.zeroize();
         from
+    }
+}
+
+impl Zeroize for Complex {
+    fn zeroize(&mut self) {
+        self.re.zeroize();
+        self.im.zeroize();
     }
 }
 
 /// Half of some complex numbers: real and imaginary parts.
 type Half<'a> = (&'a mut [f64], &'a mut [f64]);
 
-/// Makes one transform of two, for each of `run` pairs: of two runs of `from` that belong to one root, a + w·c comes
-/// into the next run of `low` and a − w·c into that of `high`.
+/// Makes one transform of two, for each of `run` pairs: block k of `from` is a run of numbers a and a run of numbers c,
+/// with root w number k; a + w·c comes to block k of `low`, which is a run, and a − w·c to that of `high`.
 #[inline(always)]
 fn merge(run: usize, roots: &Complex, from: &Complex, low: Half<'_>, high: Half<'_>) {
     let inputs = from.re.chunks_exact(2 * run).zip(from.im.chunks_exact(2 * run));

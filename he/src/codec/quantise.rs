@@ -199,15 +199,19 @@ impl Default for Rounder {
 
 /// Bits of the random fraction that decides which way a value is rounded.
 const FRACTION_BITS: u32 = 27;
-/// Where a double holds an integer within ±2^51: that integer is added to it, and its lowest bit weighs 1.
+/// 1.5 · 2^52: a number within ±2^51 that is added to it is rounded to an integer, which the low bits then hold.
 const WHOLE: f64 = 6_755_399_441_055_744.0;
+/// 2^-512 and 2^512.
+const SMALL: f64 = f64::from_bits((1023 - 512) << 52);
+const LARGE: f64 = f64::from_bits((1023 + 512) << 52);
 
 /// Clips, scales and rounds at most a block of values to as many fields: `scale` steps at the end of the range, and
 /// `steps`, no fewer and below 2^23, for zero.
 ///
 /// Each becomes the integer below or above, the nearer one more likely, so that the expectation is the value within
 /// 2^-27: in units of that it is the nearest integer, to which a random one of 27 bits is added before these bits are
-/// cut off. An integer has none of them, and is never rounded away from itself. All values take the same instructions.
+/// cut off. An integer has none of them, and is never rounded away from itself. Nothing branches on a value, and none
+/// leaves its field: what is not a number becomes the lower end of the range.
 pub(crate) fn round(
     (scale, steps): (f64, f64),
     range: f64,
@@ -218,14 +222,21 @@ pub(crate) fn round(
     let random = &mut random[..4 * fields.len()];
     rng.fill_bytes(random);
     let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-    // Neither the range nor one over it may leave the numbers that are held with all their bits.
-    let near = if range < 1.0 { 500f64.exp2() } else { (-500f64).exp2() };
+    // Neither the range nor one over it may be subnormal or infinite.
+    let near = match range {
+        ..SMALL => LARGE,
+        LARGE.. => SMALL,
+        _ => 1.0,
+    };
     let (range, unit) = (range * near, f64::from(1u32 << FRACTION_BITS));
     // Values of an empty range are clipped to 0.
     let factor = if range == 0.0 { 0.0 } else { scale * unit / range };
     let zero = steps * unit;
     for ((field, &x), random) in fields.iter_mut().zip(values).zip(random) {
-        let whole = (x * near).clamp(-range, range) * factor + zero + WHOLE;
+        let x = x * near;
+        let x = if x > -range { x } else { -range };
+        let x = if x < range { x } else { range };
+        let whole = x * factor + zero + WHOLE;
         let whole = whole.to_bits().wrapping_sub(WHOLE.to_bits());
         *field = ((whole + u64::from(random >> (32 - FRACTION_BITS))) >> FRACTION_BITS) as u32;
     }
@@ -255,9 +266,32 @@ mod tests {
         }
 
         #[test]
-        fn integers_of_steps_are_never_rounded_away(step in -(STEPS as i32)..=STEPS as i32) {
-            let found = rounded(f64::from(STEPS), &[f64::from(step); 64]);
-            prop_assert_eq!(found, [(step + STEPS as i32) as u32; 64]);
+        fn integers_of_steps_are_never_rounded_away(
+            step in -(STEPS as i32)..=STEPS as i32,
+            range in 1e-3..1e3,
+        ) {
+            // The nearest double to so many steps.
+            let value = f64::from(step) * range / f64::from(STEPS);
+            prop_assert_eq!(rounded(range, &[value; 64]), [(step + STEPS as i32) as u32; 64]);
+        }
+
+        #[test]
+        fn weighed_values_become_an_integer_next_to_them(
+            range in 1e-3..1e3,
+            at in -1.0..1.0,
+            weight in 1..=1000u32,
+        ) {
+            let (mut fields, mut random) = (vec![0; 64], [0; 4 * BLOCK]);
+            let steps = f64::from(STEPS);
+            let scale = f64::from(weight) / 1000.0 * steps;
+            let mut rng = StreamRng::from_seed(&[7; 32]);
+            let values = [at * range; 64];
+            round((scale, steps), range, (&values, &mut fields), &mut random, &mut rng);
+            let exact: f64 = at * scale + steps;
+            // Beside an integer by less than 2^-26 either is right.
+            let beside = 2f64.powi(-26);
+            let next = (exact - beside).floor()..=(exact + beside).ceil();
+            prop_assert!(fields.iter().all(|&field| next.contains(&f64::from(field))));
         }
     }
 
@@ -265,6 +299,14 @@ mod tests {
     fn everything_is_zero_in_an_empty_range_and_in_one_without_end() {
         for range in [0.0, f64::INFINITY] {
             assert_eq!(rounded(range, &[1.0, -f64::MAX, f64::MIN_POSITIVE]), [STEPS; 3]);
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_its_field() {
+        for range in [f64::MIN_POSITIVE / 8.0, 0.7, f64::MAX] {
+            let found = rounded(range, &[f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
+            assert_eq!(found, [0, 0, 2 * STEPS, 0], "{range}");
         }
     }
 
