@@ -3,7 +3,7 @@
 -- Payloads are sealed and shown as such: nothing here knows a key. Nor does anything here check a tag.
 
 local MAGIC = "CG"
-local VERSION = 3
+local VERSION = 4
 local CHANNELS = 16
 local PREFIX_BYTES = 8
 local HEADER_BYTES = 64

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn unknown_codes_are_malformed() {
         for (code, known) in
-            [(0, false), (1, true), (11, true), (12, false), (13, true), (14, false)]
+            [(0, false), (1, true), (8, false), (11, true), (12, false), (13, true), (14, false)]
         {
             assert_eq!(Notice::from_code(code).is_some(), known, "{code}");
         }

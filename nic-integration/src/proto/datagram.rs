@@ -17,7 +17,7 @@ pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Bytes at the beginning of every datagram: magic, version, kind, index.
 pub(super) const PREFIX_BYTES: usize = 8;
@@ -265,7 +265,7 @@ pub(super) mod tests {
         };
         let mut bytes = Vec::new();
         header.append(0x1112, &mut bytes);
-        assert_eq!(bytes[..8], *b"CG\x03\x03\x06\x05\x04\x03");
+        assert_eq!(bytes[..8], *b"CG\x04\x03\x06\x05\x04\x03");
         let places: Vec<u8> = [8, 16, 24, 32, 36, 40, 44].iter().map(|&at| bytes[at]).collect();
         assert_eq!(places, [0x0b, 0x0c, 0x0d, 0x0e, 3, 0x0f, 0x10]);
         assert_eq!(bytes[48..], [0x12, 0x11, 0x02, 0x01, 0, 0, 0, 0]);

@@ -8,6 +8,7 @@ use aws_lc_rs::aead::{
     AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use siphasher::sip::SipHasher24;
 use zeroize::Zeroizing;
 
 use crate::NicError;
@@ -41,67 +42,75 @@ impl Suite {
     }
 }
 
-/// The purpose of a nonce: the same packet number serves the payload and the header's own tag.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-enum Purpose {
-    Payload = 0,
-    Header = 1,
-}
-
-fn nonce(purpose: Purpose, packet: u64) -> Nonce {
+fn nonce(packet: u64) -> Nonce {
     let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&(purpose as u32).to_le_bytes());
     bytes[4..].copy_from_slice(&packet.to_le_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// A key's 32 bytes. A key ready for use takes some 600: it is made when it is needed.
-type Secret = Zeroizing<[u8; 32]>;
+/// Bytes of the key that seals payloads.
+const CIPHER_KEY_BYTES: usize = 32;
+/// Bytes of the key of headers' tags.
+const HEADER_KEY_BYTES: usize = 16;
 
-fn ready(suite: Suite, key: &Secret) -> Result<LessSafeKey, NicError> {
-    let key = UnboundKey::new(suite.algorithm(), &**key).map_err(|_| NicError::Seal)?;
-    Ok(LessSafeKey::new(key))
+/// The keys of an epoch: the cipher's, and that of headers' tags. A cipher ready for use takes some 600 bytes: it is
+/// made when it is needed.
+type KeyBytes = Zeroizing<[u8; CIPHER_KEY_BYTES + HEADER_KEY_BYTES]>;
+
+/// The keys of an epoch, ready for use.
+struct Keys {
+    cipher: LessSafeKey,
+    header: Zeroizing<[u8; HEADER_KEY_BYTES]>,
 }
 
-fn header_tag(
-    key: &LessSafeKey,
-    packet: u64,
-    tagged: &[u8],
-) -> Result<[u8; HEADER_TAG_BYTES], NicError> {
-    let nonce = nonce(Purpose::Header, packet);
-    let tag = key.seal_in_place_separate_tag(nonce, Aad::from(tagged), &mut []);
-    let tag = tag.map_err(|_| NicError::Seal)?;
-    Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
+impl Keys {
+    fn new(suite: Suite, bytes: &KeyBytes) -> Result<Self, NicError> {
+        let (cipher, header) = bytes.split_at(CIPHER_KEY_BYTES);
+        let cipher = UnboundKey::new(suite.algorithm(), cipher).map_err(|_| NicError::Seal)?;
+        let mut own = Zeroizing::new([0; HEADER_KEY_BYTES]);
+        own.copy_from_slice(header);
+        Ok(Self { cipher: LessSafeKey::new(cipher), header: own })
+    }
+
+    /// Returns the tag of a header without its tag: SipHash-2-4, a pseudorandom function that is ready at once, where
+    /// a cipher's tag takes longer than to seal 1,400 bytes.
+    fn header_tag(&self, tagged: &[u8]) -> [u8; HEADER_TAG_BYTES] {
+        SipHasher24::new_with_key(&self.header).hash(tagged).to_le_bytes()
+    }
 }
 
-/// The secret from which one epoch's key and the next epoch are derived.
+/// The secret from which one epoch's keys and the next epoch are derived.
 struct Epoch {
     number: u64,
-    secret: Secret,
-    /// The key, while it is in use.
-    key: Option<Box<LessSafeKey>>,
+    secret: Zeroizing<[u8; 32]>,
+    /// The keys, while they are in use.
+    keys: Option<Box<Keys>>,
 }
 
 impl Epoch {
-    fn new(number: u64, secret: Secret) -> Self {
-        Self { number, secret, key: None }
+    fn new(number: u64, secret: Zeroizing<[u8; 32]>) -> Self {
+        Self { number, secret, keys: None }
     }
 
     fn following(&self) -> Self {
-        let next = blake3::derive_key("ciphergram 3 next epoch", &*self.secret);
+        let next = blake3::derive_key("ciphergram 4 next epoch", &*self.secret);
         Self::new(self.number + 1, Zeroizing::new(next))
     }
 
-    fn key_secret(&self) -> Secret {
-        Zeroizing::new(blake3::derive_key("ciphergram 3 datagram key", &*self.secret))
+    fn key_bytes(&self) -> KeyBytes {
+        let derive = |context| Zeroizing::new(blake3::derive_key(context, &*self.secret));
+        let [cipher, header] = ["ciphergram 4 datagram key", "ciphergram 4 header key"].map(derive);
+        let mut bytes = KeyBytes::new([0; CIPHER_KEY_BYTES + HEADER_KEY_BYTES]);
+        bytes[..CIPHER_KEY_BYTES].copy_from_slice(&*cipher);
+        bytes[CIPHER_KEY_BYTES..].copy_from_slice(&header[..HEADER_KEY_BYTES]);
+        bytes
     }
 
-    fn key(&mut self, suite: Suite) -> Result<&LessSafeKey, NicError> {
-        if self.key.is_none() {
-            self.key = Some(Box::new(ready(suite, &self.key_secret())?));
+    fn keys(&mut self, suite: Suite) -> Result<&Keys, NicError> {
+        if self.keys.is_none() {
+            self.keys = Some(Box::new(Keys::new(suite, &self.key_bytes())?));
         }
-        self.key.as_deref().ok_or(NicError::Seal)
+        self.keys.as_deref().ok_or(NicError::Seal)
     }
 }
 
@@ -124,8 +133,8 @@ pub(in crate::proto) struct Session {
     next_packet: u64,
     /// The newest epoch that arrived. The one after it is accepted as well.
     receive: Epoch,
-    /// The epoch before, if there was one: its number and its key.
-    before: Option<Box<(u64, Secret)>>,
+    /// The epoch before, if there was one: its number and its keys.
+    before: Option<Box<(u64, KeyBytes)>>,
 }
 
 impl Session {
@@ -141,7 +150,7 @@ impl Session {
 
     /// Drops keys that can be remade, until the next datagram in either direction.
     pub(in crate::proto) fn shrink(&mut self) {
-        (self.send.key, self.receive.key) = (None, None);
+        (self.send.keys, self.receive.keys) = (None, None);
     }
 
     /// Returns the index that names this session in datagrams to us.
@@ -167,17 +176,16 @@ impl Session {
         let packet = self.next_packet;
         self.next_packet += 1;
         header.spi = self.remote << 8 | u32::from(self.send.number as u8);
-        let key = self.send.key(self.suite)?;
+        let keys = self.send.keys(self.suite)?;
         header.packet = packet;
         let start = out.len();
         out.reserve(HEADER_BYTES + payload.len() + TAG_BYTES);
         header.append(payload.len() as u16, out);
-        let tag = header_tag(key, packet, &out[start..])?;
+        let tag = keys.header_tag(&out[start..]);
         out.extend_from_slice(&tag);
         out.extend_from_slice(payload);
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
-        let nonce = nonce(Purpose::Payload, packet);
-        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(head), body);
+        let tag = keys.cipher.seal_in_place_separate_tag(nonce(packet), Aad::from(head), body);
         out.extend_from_slice(tag.map_err(|_| NicError::Seal)?.as_ref());
         Ok(())
     }
@@ -193,32 +201,31 @@ impl Session {
         let (epoch, newest) = (header.spi as u8, self.receive.number);
         let mut next = None;
         let other;
-        let key = match self.before.as_deref() {
-            _ if epoch == newest as u8 => self.receive.key(self.suite)?,
-            Some((number, key)) if epoch == *number as u8 => {
-                other = ready(self.suite, key)?;
+        let keys = match self.before.as_deref() {
+            _ if epoch == newest as u8 => self.receive.keys(self.suite)?,
+            Some((number, keys)) if epoch == *number as u8 => {
+                other = Keys::new(self.suite, keys)?;
                 &other
             }
             _ if epoch == (newest + 1) as u8 => {
-                next.insert(self.receive.following()).key(self.suite)?
+                next.insert(self.receive.following()).keys(self.suite)?
             }
             _ => return Err(NicError::Tag),
         };
         if body.is_empty() {
-            let tag = header_tag(key, header.packet, &head[..TAGGED_BYTES])?;
+            let tag = keys.header_tag(&head[..TAGGED_BYTES]);
             verify_slices_are_equal(&tag, &head[TAGGED_BYTES..]).map_err(|_| NicError::Tag)?;
             return Ok(Opened::Trimmed(header));
         }
         if body.len() != payload_bytes + TAG_BYTES {
             return Err(length);
         }
-        let nonce = nonce(Purpose::Payload, header.packet);
-        let aad = Aad::from(head.as_slice());
-        let payload = key.open_in_place(nonce, aad, body).map_err(|_| NicError::Tag)?;
+        let (nonce, aad) = (nonce(header.packet), Aad::from(head.as_slice()));
+        let payload = keys.cipher.open_in_place(nonce, aad, body).map_err(|_| NicError::Tag)?;
         if let Some(next) = next {
             // The peer has begun the next epoch.
             let before = std::mem::replace(&mut self.receive, next);
-            self.before = Some(Box::new((before.number, before.key_secret())));
+            self.before = Some(Box::new((before.number, before.key_bytes())));
         }
         Ok(Opened::Whole(header, payload))
     }
