@@ -144,7 +144,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Keeps answering for `span`, so that the last acknowledgements are not lost with the process.
+    /// Keeps answering for `span`: for a node without a farewell of its own.
     ///
     /// # Errors
     ///

@@ -33,6 +33,9 @@ pub const FEW: u16 = 3;
 /// The shortest time from one progress report to the next: with the longest sleep beside it, an owner is asked often
 /// enough whether to stop.
 const PROGRESS_SPAN: Duration = Duration::from_millis(50);
+/// The longest time for which a client waits until its aggregator knows that it leaves, and an aggregator, once all is
+/// delivered, for those who have not said so.
+pub const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A reason why a round failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

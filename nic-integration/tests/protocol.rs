@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ciphergram_nic::federation::FAREWELL;
 use ciphergram_nic::proto::ack::MAX_ACK_NOTICES;
 use ciphergram_nic::proto::channel::QUIET_SPAN;
 use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
@@ -89,6 +90,7 @@ fn the_constants_are_those_of_the_code() {
         COOKIE_SPAN,
         ROTATE_PACKETS,
         PROBE_SPAN,
+        FAREWELL,
         JOIN_INBOX,
         MAX_ROUND_MESSAGE_BYTES,
     ]

@@ -189,11 +189,14 @@ fn of_what_is_contributed_twice_the_first_counts() {
         let done = |world: &World| counted(world) || all_ended(world);
         assert!(world.run(FOREVER, done), "seed {seed}");
         let first = world.client(0).issue;
+        let before = world.aggregator.as_ref().unwrap().stats().duplicates;
         let chunks = world.client(0).pushed();
         world.start_client(0, 0);
         world.client(0).equivocate();
         assert!(world.run(FOREVER, all_ended), "seed {seed}");
         assert!(world.client(0).rejected.is_empty(), "seed {seed}: a repetition is acknowledged");
+        let again = world.aggregator.as_ref().unwrap().stats().duplicates;
+        assert!(again > before, "seed {seed}: the second came");
         for chunk in 0..chunks {
             let Some((contributors, sum)) = world.client(1).sums.get(&chunk).cloned() else {
                 panic!("seed {seed}: no sum of chunk {chunk}")
@@ -206,6 +209,29 @@ fn of_what_is_contributed_twice_the_first_counts() {
             }
             assert_eq!(sum, expected, "seed {seed}: chunk {chunk}");
         }
+    }
+}
+
+#[test]
+fn an_aggregator_does_not_wait_for_those_who_took_leave() {
+    for seed in seeds(100) {
+        let mut world = started(seed, 3, 2);
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        for client in &mut world.clients {
+            let now = world.network.time_at(client.addr);
+            client.node.as_mut().unwrap().bye(now).unwrap();
+        }
+        let left = |world: &World| {
+            let nodes = world.clients.iter().filter_map(|client| client.node.as_ref());
+            nodes.filter(|node| node.is_leaving()).count() == 0
+        };
+        assert!(world.run(FOREVER, left), "seed {seed}: they wait for an answer");
+        // Whatever they acknowledged may be lost.
+        world.clients.iter_mut().for_each(|client| client.node = None);
+        assert!(world.run(Duration::from_millis(1), finished), "seed {seed}");
+        assert!(world.aggregator.as_ref().unwrap().is_left(), "seed {seed}");
+        let is_lost = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Lost { .. });
+        assert!(!world.events.iter().any(is_lost), "seed {seed}: nobody is missed");
     }
 }
 

@@ -20,7 +20,7 @@ use self::{
     run::{Begun, Run},
 };
 use super::{
-    Error, PROGRESS_SPAN, fresh_endpoint,
+    Error, FAREWELL, PROGRESS_SPAN, fresh_endpoint,
     participation::{Participation, Phase, RoundResult},
     pipelines::Pipelines,
 };
@@ -29,9 +29,6 @@ use crate::{
     round::{Contributor, ContributorConfig},
     wire::Wire,
 };
-
-/// The time for which a client answers after its last round.
-const FAREWELL: Duration = Duration::from_millis(100);
 
 /// The paths of a client's datagrams to its aggregator.
 #[derive(Clone, Copy, Debug)]
@@ -163,13 +160,23 @@ impl<W: Wire> Client<W> {
         run.finish(&end, landed, self.node.stats())
     }
 
-    /// Answers a little longer, so that the last acknowledgements arrive.
+    /// Takes leave of the aggregator, so that it does not wait for acknowledgements that were lost: until it
+    /// knows, and no longer than [`FAREWELL`], as it may be gone itself.
     ///
     /// # Errors
     ///
     /// The socket failed for good.
     pub fn leave(mut self) -> Result<(), Error> {
-        Ok(self.pipelines.first.linger(&mut self.node, FAREWELL)?)
+        let end = self.pipelines.first.now() + FAREWELL;
+        // Without room the aggregator answers nothing anyway.
+        if self.node.bye(self.pipelines.first.now()).is_err() {
+            return Ok(());
+        }
+        let leaving = |node: &mut Contributor, now: Time| match end.since(now) {
+            rest if node.is_leaving() && rest > Duration::ZERO => ControlFlow::Continue(rest),
+            _ => ControlFlow::Break(()),
+        };
+        Ok(self.pipelines.first.run(&mut self.node, leaving)?)
     }
 }
 

@@ -17,7 +17,7 @@ use ciphergram_he::{Job, PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
 use super::{
-    Allowed, Error, PROGRESS_SPAN, application::SumApplication, fresh_endpoint,
+    Allowed, Error, FAREWELL, PROGRESS_SPAN, application::SumApplication, fresh_endpoint,
     pipelines::Pipelines,
 };
 use crate::{
@@ -180,6 +180,7 @@ impl<W: Wire> Server<W> {
         self.pipelines.start(|wakers| self.node.detach(wakers))?;
         let commands = &self.commands.1;
         let mut stopping = false;
+        let mut finished = None;
         self.pipelines.first.run(&mut self.node, |node, now| {
             for command in commands.try_iter() {
                 match command {
@@ -200,10 +201,13 @@ impl<W: Wire> Server<W> {
                     stats: node.stats(),
                 }))?;
             }
-            if node.is_finished() || stopping && node.is_delivered() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(MAX_SLEEP)
+            if !(node.is_finished() || stopping && node.is_delivered()) {
+                return ControlFlow::Continue(MAX_SLEEP);
+            }
+            // Clients that have everything take leave, and wait for an answer.
+            match (*finished.get_or_insert(now) + FAREWELL).since(now) {
+                rest if !node.is_left() && rest > Duration::ZERO => ControlFlow::Continue(rest),
+                _ => ControlFlow::Break(()),
             }
         })?;
         Ok(self.node.stats())

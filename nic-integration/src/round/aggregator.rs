@@ -250,6 +250,12 @@ impl<A: Application> Aggregator<A> {
         self.last.as_ref().is_none_or(|round| round.finished)
     }
 
+    /// Returns whether everybody of the round that closed last has left, or is given up.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.last.as_ref().is_none_or(Round::is_left)
+    }
+
     /// Returns whether no further round opens.
     fn is_last_opened(&self) -> bool {
         let most = if self.config.rounds == 0 { u32::MAX } else { self.config.rounds };
@@ -327,6 +333,10 @@ impl<A: Application> Aggregator<A> {
             Some(Kind::Probe) => {
                 let Ok(probe) = Probe::parse(data) else { return };
                 self.on_probe(now, from, probe);
+            }
+            Some(Kind::Bye) => {
+                self.refusals.retain(|(to, _)| *to != from);
+                self.report_lost(|round| round.leave(from));
             }
             Some(Kind::Open | Kind::Refuse | Kind::End) | None => {}
         }

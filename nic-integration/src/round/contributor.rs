@@ -89,6 +89,8 @@ pub struct Contributor {
     /// The sums of the round that ended last.
     sums: Option<Sums>,
     state: State,
+    /// The BYE that is not answered yet.
+    bye: Option<MessageId>,
     next_probe: Time,
     events: VecDeque<ContributorEvent>,
 }
@@ -115,6 +117,7 @@ impl Contributor {
             resume: None,
             sums: None,
             state: State::Idle,
+            bye: None,
             next_probe: Time::ZERO,
             events: VecDeque::new(),
         })
@@ -201,6 +204,22 @@ impl Contributor {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Joining { taken: true, .. })
+    }
+
+    /// Takes leave of the aggregator, which sends this client nothing more: for one that ends.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoRoom`].
+    pub fn bye(&mut self, now: Time) -> Result<(), NicError> {
+        self.bye = Some(self.send(now, Kind::Bye, vec![])?);
+        Ok(())
+    }
+
+    /// Returns whether the aggregator may not know yet that this client leaves.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.bye.is_some()
     }
 
     /// Returns whether [`push`](Self::push) would find room now.
@@ -320,6 +339,13 @@ impl Contributor {
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
+        match &event {
+            Event::Completed { message, .. } | Event::Refused { message, .. } => {
+                self.bye.take_if(|bye| bye == message);
+            }
+            Event::Unreachable { .. } => self.bye = None,
+            _ => {}
+        }
         match event {
             Event::Received { from, immediate, data, .. } => {
                 if from.node == self.config.aggregator {
@@ -380,7 +406,7 @@ impl Contributor {
                     round.end = Some(end);
                 }
             }
-            Some(Kind::Join | Kind::Ready | Kind::Probe) | None => {}
+            Some(Kind::Join | Kind::Ready | Kind::Probe | Kind::Bye) | None => {}
         }
     }
 

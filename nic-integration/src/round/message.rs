@@ -25,11 +25,13 @@ pub(crate) enum Kind {
     Probe = 4,
     Refuse = 5,
     End = 6,
+    Bye = 7,
 }
 
 impl Kind {
     pub(crate) fn from_immediate(immediate: Option<u32>) -> Option<Self> {
-        let kinds = [Self::Join, Self::Open, Self::Ready, Self::Probe, Self::Refuse, Self::End];
+        use Kind::*;
+        let kinds = [Join, Open, Ready, Probe, Refuse, End, Bye];
         kinds.into_iter().find(|kind| Some(*kind as u32) == immediate)
     }
 }

@@ -60,7 +60,7 @@ enum Settled {
 pub(super) enum Status {
     /// It has been sent, or will be, all that is due to it.
     Served,
-    /// It did not answer, or refused a delivery: it is sent nothing.
+    /// It did not answer, refused a delivery, or left: it is sent nothing.
     GivenUp,
 }
 
@@ -83,7 +83,7 @@ struct Participant {
     sums_sent: usize,
     unanswered: BTreeSet<MessageId>,
     end_sent: bool,
-    /// Given up, until it joins again.
+    /// Given up or left, until it joins again.
     gone: bool,
 }
 
@@ -295,6 +295,10 @@ impl Round {
         self.closed_at.is_some() && self.participants.values().all(Participant::is_served)
     }
 
+    pub(super) fn is_left(&self) -> bool {
+        self.participants.values().all(|participant| participant.gone)
+    }
+
     pub(super) fn on_completed(&mut self, peer: Peer, message: MessageId) {
         let Some(contributor) = self.contributor_at(peer) else { return };
         let Some(participant) = self.participants.get_mut(&contributor) else { return };
@@ -322,6 +326,12 @@ impl Round {
         // Another may be opened in its place.
         self.dirty |= self.opening_now.remove(&contributor).is_some();
         news.then_some(contributor)
+    }
+
+    /// Sends a participant nothing more, which said so itself. Returns its number if it leaves before its END.
+    pub(super) fn leave(&mut self, peer: Peer) -> Option<u16> {
+        let has_end = self.at(peer)?.end_sent;
+        self.give_up(peer).filter(|_| !has_end)
     }
 
     /// Gives up the former process of the node that `peer` is a process of, if it was the same
