@@ -8,6 +8,7 @@ use aws_lc_rs::aead::{
     AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::error::Unspecified;
 use siphasher::sip::SipHasher24;
 use zeroize::Zeroizing;
 
@@ -70,6 +71,26 @@ impl Keys {
         let mut own = Zeroizing::new([0; HEADER_KEY_BYTES]);
         own.copy_from_slice(header);
         Ok(Self { cipher: LessSafeKey::new(cipher), header: own })
+    }
+
+    /// Seals a payload under a whole header, from where it lies to where it leaves from, its tag behind it.
+    fn seal(
+        &self,
+        packet: u64,
+        head: &[u8],
+        payload: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<(), Unspecified> {
+        let (nonce, aad) = (nonce(packet), Aad::from(head));
+        if self.cipher.algorithm() == &AES_256_GCM {
+            return self.cipher.seal_in_place_scatter(nonce, aad, &mut [], payload, sealed);
+        }
+        // The library's ChaCha20-Poly1305 does that byte by byte: to copy first takes a quarter of the time.
+        let (body, tag) = sealed.split_at_mut(payload.len());
+        body.copy_from_slice(payload);
+        let found = self.cipher.seal_in_place_separate_tag(nonce, aad, body)?;
+        tag.copy_from_slice(found.as_ref());
+        Ok(())
     }
 
     /// Returns the tag of a header without its tag: SipHash-2-4, a pseudorandom function that is ready at once, where
@@ -183,11 +204,9 @@ impl Session {
         header.append(payload.len() as u16, out);
         let tag = keys.header_tag(&out[start..]);
         out.extend_from_slice(&tag);
-        out.extend_from_slice(payload);
-        let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
-        let tag = keys.cipher.seal_in_place_separate_tag(nonce(packet), Aad::from(head), body);
-        out.extend_from_slice(tag.map_err(|_| NicError::Seal)?.as_ref());
-        Ok(())
+        out.resize(start + HEADER_BYTES + payload.len() + TAG_BYTES, 0);
+        let (head, sealed) = out[start..].split_at_mut(HEADER_BYTES);
+        keys.seal(packet, head, payload, sealed).map_err(|_| NicError::Seal)
     }
 
     /// Opens a datagram in place.
