@@ -1,21 +1,25 @@
 //! The transport on one machine: two endpoints on loopback, a thread each.
 
+mod account;
 mod libfabric;
 mod pair;
 #[cfg(feature = "peers")]
 mod quic;
 mod rates;
+mod spent;
 mod sums;
 mod trips;
 
 use std::time::Duration;
 
+pub use account::{Column, account};
 pub use libfabric::{Libfabric, Wait};
 pub use pair::Setting;
 #[cfg(feature = "peers")]
 pub use quic::{MAX_DATAGRAM_BYTES, stream};
 pub use rates::{ceiling, writes};
-pub use sums::{sums, sums_insecure_1024};
+pub use spent::{Flow, Spent};
+pub use sums::{additions, sums, sums_insecure_1024};
 pub use trips::{Trips, trips};
 
 /// An error that ends a run; nothing is measured then.

@@ -1,12 +1,14 @@
 //! The goodput of the transport on this machine: `cargo run --release -p ciphergram-benches --bin transport`.
 //!
-//! Arguments: seconds for each row, 2 if there are none; and a text, to measure only the rows that contain it.
+//! Arguments: seconds for each row, 2 if there are none; and a text, to measure only the rows that contain it. Or
+//! `account` and seconds: where both ends' time goes.
 //! With `--features peers` before `--bin`, quinn's rows are there as well; libfabric's are wherever it is installed.
 
 use std::{process::ExitCode, time::Duration};
 
 use ciphergram_benches::transport::{
-    Failure, Libfabric, Setting, Wait, ceiling, sums, sums_insecure_1024, trips, writes,
+    Column, Failure, Flow, Libfabric, Setting, Wait, account, ceiling, sums, sums_insecure_1024,
+    trips, writes,
 };
 use ciphergram_he::Scheme;
 use ciphergram_nic::{
@@ -30,12 +32,17 @@ const QUINN: &str = "quinn, one stream, 1 MiB writes";
 const LIBFABRIC: &str = "libfabric tcp;ofi_rxm fi_write, 1 MiB, not encrypted";
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let is_account = arguments.next_if(|word| word == "account").is_some();
     let seconds = arguments.next().map_or(Ok(2.0), |text| text.parse::<f64>());
     let wanted = arguments.next().unwrap_or_default();
-    let measured = seconds
-        .map_err(Failure::from)
-        .and_then(|s| Table { wanted, span: Duration::from_secs_f64(s) }.measure());
+    let measured =
+        seconds.map_err(Failure::from).map(Duration::from_secs_f64).and_then(
+            |span| match is_account {
+                true => accounts(span),
+                false => Table { wanted, span }.measure(),
+            },
+        );
     match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -43,6 +50,32 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints where the time of both ends goes.
+fn accounts(span: Duration) -> Result<(), Failure> {
+    for bytes in [LONG, SHORT] {
+        let columns = account(bytes, span)?;
+        let row = |name: &str, of: &dyn Fn(&Column) -> String| {
+            let cells: Vec<_> =
+                columns.iter().map(|column| format!("{:>15}", of(column))).collect();
+            println!("{name:<34}{}", cells.concat());
+        };
+        let picoseconds =
+            |of: fn(&Column) -> f64| move |column: &Column| format!("{:.0}", of(column));
+        row(&format!("ps a byte, {bytes}-byte datagrams"), &|column| column.name.into());
+        row("total", &picoseconds(|c| c.total));
+        row("  in the system", &picoseconds(|c| c.system));
+        row("  AES-256-GCM", &picoseconds(|c| c.cipher));
+        row("  one copy", &picoseconds(|c| c.copy));
+        row("  range check", &picoseconds(|c| c.check));
+        row("  adding", &picoseconds(|c| c.add));
+        row("  rest", &picoseconds(Column::rest));
+        row("sockets alone", &picoseconds(|c| c.sockets));
+        row("floor: sockets, AES, one copy", &picoseconds(Column::floor));
+        row("floor of total", &|column| format!("{:.2}", column.floor() / column.total));
+    }
+    Ok(())
 }
 
 /// The rows that are wanted, and how long each is measured.
@@ -57,12 +90,12 @@ impl Table {
         &self,
         name: &str,
         of: Option<f64>,
-        rate: impl Fn(Duration) -> Result<f64, Failure>,
+        flow: impl Fn(Duration) -> Result<Flow, Failure>,
     ) -> Result<Option<f64>, Failure> {
         if !name.contains(&self.wanted) {
             return Ok(None);
         }
-        let rate = rate(self.span)?;
+        let rate = flow(self.span)?.rate;
         let share = of.map_or(String::new(), |of| format!("{:>8.2}", rate / of));
         println!("{name:<NAME$}{rate:>8.2}{share}");
         Ok(Some(rate))
@@ -72,7 +105,7 @@ impl Table {
         println!("{:<NAME$}{:>8}{:>8}", "two threads, loopback", "Gbit/s", "ratio");
         for bytes in [LONG, SHORT] {
             let name = format!("sockets alone, bursts of {bytes}-byte datagrams");
-            let limit = self.row(&name, None, |span| ceiling(bytes, span))?;
+            let limit = self.row(&name, None, |span| ceiling(bytes, u64::MAX, span))?;
             let mut plain = None;
             for suite in [Suite::ChaCha20Poly1305, Suite::Aes256Gcm] {
                 let name =
@@ -124,7 +157,7 @@ impl Table {
         }
         let mut pairs = vec![];
         for _ in 0..TURNS {
-            let ours = writes(Setting::of(datagram_bytes), MEBIBYTE, self.span)?;
+            let ours = writes(Setting::of(datagram_bytes), MEBIBYTE, self.span)?.rate;
             match theirs(self.span) {
                 Ok(theirs) => pairs.push((ours, theirs)),
                 Err(failure) => {

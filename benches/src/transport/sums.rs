@@ -1,6 +1,11 @@
 //! Ciphertexts added a second.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ciphergram_accel::{Builder, CpuEngine, Engine, Modulus, Operand, Program};
 use ciphergram_he::{
@@ -20,6 +25,7 @@ use super::{
     Failure, WARM_UP,
     pair::{Pair, Setting},
     rates::goodput,
+    spent::Flow,
 };
 
 /// SUMs under way at once.
@@ -37,12 +43,52 @@ struct Contribution {
     open: Box<dyn FnMut() -> Result<Opened, Failure>>,
 }
 
-/// Measures the goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000
-/// values, sealed beforehand, added by the threads that also receive and open them.
+/// Measures SUMs under a scheme, of ciphertext: contributions of 300,000 values, sealed beforehand, added by the
+/// threads that also receive and open them.
 ///
 /// # Errors
 /// The sockets', or an end that gave up.
-pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Failure> {
+pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<Flow, Failure> {
+    added(setting, contribution(scheme)?, span)
+}
+
+/// Measures what the sums of [`sums`] take alone, for each byte in picoseconds: the check of chunks, and adding them,
+/// `bytes` at a time.
+///
+/// # Errors
+/// A chunk is refused.
+pub fn additions(bytes: usize, scheme: Scheme, span: Duration) -> Result<[f64; 2], Failure> {
+    let Contribution { stream, mut open } = contribution(scheme)?;
+    let Opened { layout, mut shards, .. } = open()?;
+    let runs = cut(&*layout, &stream, bytes);
+    let ends = runs.iter().skip(1).map(|(first, ..)| *first).chain([layout.chunk_count()]);
+    let runs: Vec<_> = runs.iter().zip(ends).collect();
+    let (mut spent, mut added, began) = ([Duration::ZERO; 2], 0, Instant::now());
+    while began.elapsed() < span {
+        for ((first, _, data), end) in &runs {
+            let at = shards.partition_point(|shard| shard.chunks.end <= *first);
+            // A run that reaches into the next shard is left out.
+            let Some(shard) = shards.get_mut(at).filter(|shard| shard.chunks.end >= *end) else {
+                continue;
+            };
+            let begin = Instant::now();
+            let checked = shard.accumulator.check(*first..*end, data);
+            let middle = Instant::now();
+            shard.accumulator.add(*first..*end, data);
+            spent[0] += middle - begin;
+            spent[1] += middle.elapsed();
+            checked.map_err(|refusal| refusal.to_string())?;
+            added += data.len();
+        }
+    }
+    if added == 0 {
+        return Err("no run lies in one shard".into());
+    }
+    Ok(spent.map(|time| time.as_secs_f64() * 1e12 / added as f64))
+}
+
+/// Seals a contribution under a key of its own.
+fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
     let engine = Arc::new(CpuEngine::new());
     let literal = Literal { scheme, clients: u32::from(CONTRIBUTORS), bits: 16 };
     let key = SecretKey::generate(literal)?;
@@ -67,16 +113,16 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let sealer = Sealer::new(key.as_client(0), engine, own, Ticket::draw()?, &terms)?;
     let stream = sealer.seal_all()?;
     let open = Box::new(move || Ok(application.open(0, &hellos)?));
-    added(setting, Contribution { stream: stream.into(), open }, span)
+    Ok(Contribution { stream: stream.into(), open })
 }
 
-/// Measures the goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s:
+/// Measures SUMs of what Paillier with a modulus of 1024 bits would send:
 /// numbers of 2048 bits, added by one product each modulo one of as many bits. It protects nothing:
 /// only for comparison with papers.
 ///
 /// # Errors
 /// The sockets', or an end that gave up.
-pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failure> {
+pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<Flow, Failure> {
     let mut rng = ChaCha20Rng::from_seed([10; 32]);
     let mut words = [0; WORDS];
     words.fill_with(|| rng.next_u64());
@@ -163,8 +209,12 @@ impl Accumulator for Products {
     }
 }
 
-/// Measures the goodput of a contribution that many contribute, again and again.
-fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Result<f64, Failure> {
+/// Measures a contribution that many contribute, again and again.
+fn added(
+    setting: Setting,
+    mut contribution: Contribution,
+    span: Duration,
+) -> Result<Flow, Failure> {
     let Pair { mut waits, contacts, node } = Pair::new(setting)?;
     let region_bytes = contribution.stream.len() * usize::from(CONTRIBUTORS);
     let needed = PLENTY * (span + 2 * WARM_UP).as_secs_f64() / region_bytes as f64;
