@@ -236,6 +236,27 @@ fn an_aggregator_does_not_wait_for_those_who_took_leave() {
 }
 
 #[test]
+fn who_waits_and_takes_leave_is_in_no_round() {
+    for seed in seeds(50) {
+        let mut world = World::new(seed, 3, 2);
+        world.start_client(2, 2);
+        let waits =
+            |world: &World| world.clients[0].node.as_ref().is_some_and(|node| node.is_waiting());
+        assert!(world.run(FOREVER, waits), "seed {seed}");
+        let now = world.network.time_at(world.clients[0].addr);
+        world.client(2).node.as_mut().unwrap().bye(now).unwrap();
+        let left =
+            |world: &World| world.clients[0].node.as_ref().is_some_and(|node| !node.is_leaving());
+        assert!(world.run(FOREVER, left), "seed {seed}");
+        world.client(2).node = None;
+        (0..2).for_each(|number| world.start_client(number, number as u8));
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        let opened = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Opened { contributors, .. } if contributors == &[0, 1]);
+        assert!(world.events.iter().any(opened), "seed {seed}");
+    }
+}
+
+#[test]
 fn an_aggregator_restarted_sums_everything_anew() {
     for seed in seeds(200) {
         let mut world = started(seed, 3, 3);

@@ -88,13 +88,16 @@ pub fn account(datagram_bytes: usize, span: Duration) -> Result<Vec<Column>, Fai
     Ok(columns.collect())
 }
 
-/// Measures sockets alone, both ends; the least of some runs, as rates of one pair differ by half.
+/// Measures sockets alone, both ends, for each byte of payload; the least of some runs, as rates of one pair differ by
+/// half.
 fn sockets(datagram_bytes: usize, span: Duration) -> Result<[Spent; 2], Failure> {
     let runs = (0..RUNS).map(|_| Ok(ceiling(datagram_bytes, AHEAD, span)?.ends));
     let runs = runs.collect::<Result<Vec<_>, Failure>>()?;
     let total = |ends: &[Spent; 2]| ends[0].total() + ends[1].total();
     let least = runs.into_iter().min_by(|a, b| total(a).total_cmp(&total(b)));
-    Ok(least.unwrap_or_default())
+    let more = datagram_bytes as f64 / (datagram_bytes - OVERHEAD_BYTES) as f64;
+    let of_payload = |spent: Spent| Spent { system: spent.system * more, user: spent.user * more };
+    Ok(least.unwrap_or_default().map(of_payload))
 }
 
 /// Measures what a work on `bytes` bytes takes of each, in picoseconds.

@@ -174,8 +174,9 @@ pub fn ceiling(datagram_bytes: usize, ahead: u64, span: Duration) -> Result<Flow
                         lost = bytes - came.load(Ordering::Relaxed);
                     }
                 }
-                gives.send(to.into(), &burst, datagram_bytes);
-                bytes += burst.len() as u64;
+                if gives.send(to.into(), &burst, datagram_bytes) {
+                    bytes += burst.len() as u64;
+                }
             }
             Ok(Clock::read()?.since(first, bytes))
         });

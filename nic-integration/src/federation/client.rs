@@ -168,9 +168,9 @@ impl<W: Wire> Client<W> {
     /// The socket failed for good.
     pub fn leave(mut self) -> Result<(), Error> {
         let end = self.pipelines.first.now() + FAREWELL;
-        // Without room the aggregator answers nothing anyway.
         if self.node.bye(self.pipelines.first.now()).is_err() {
-            return Ok(());
+            // What is answered already may still have to leave.
+            return Ok(self.pipelines.first.linger(&mut self.node, FAREWELL)?);
         }
         let leaving = |node: &mut Contributor, now: Time| match end.since(now) {
             rest if node.is_leaving() && rest > Duration::ZERO => ControlFlow::Continue(rest),

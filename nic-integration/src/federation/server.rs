@@ -201,8 +201,12 @@ impl<W: Wire> Server<W> {
                     stats: node.stats(),
                 }))?;
             }
-            if !(node.is_finished() || stopping && node.is_delivered()) {
-                return ControlFlow::Continue(MAX_SLEEP);
+            if !node.is_finished() {
+                finished = None;
+                return match stopping && node.is_delivered() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(MAX_SLEEP),
+                };
             }
             // Clients that have everything take leave, and wait for an answer.
             match (*finished.get_or_insert(now) + FAREWELL).since(now) {

@@ -336,6 +336,7 @@ impl<A: Application> Aggregator<A> {
             }
             Some(Kind::Bye) => {
                 self.refusals.retain(|(to, _)| *to != from);
+                self.pending.leave_all_of(from);
                 self.report_lost(|round| round.leave(from));
             }
             Some(Kind::Open | Kind::Refuse | Kind::End) | None => {}

@@ -206,13 +206,16 @@ impl Contributor {
         matches!(self.state, State::Joining { taken: true, .. })
     }
 
-    /// Takes leave of the aggregator, which sends this client nothing more: for one that ends.
+    /// Takes leave of the aggregator, which sends this client nothing new: for one that ends, and joins no more.
+    /// Forgets the round, if any.
     ///
     /// # Errors
     ///
-    /// [`NicError::NoRoom`].
+    /// [`NicError::NoRoom`]; [`NicError::NoSuchPeer`], if that aggregator is known to be gone.
     pub fn bye(&mut self, now: Time) -> Result<(), NicError> {
-        self.bye = Some(self.send(now, Kind::Bye, vec![])?);
+        let sent = self.send(now, Kind::Bye, vec![]);
+        self.abandon();
+        self.bye = Some(sent?);
         Ok(())
     }
 

@@ -58,9 +58,9 @@ enum Settled {
 
 /// The state of a participant.
 pub(super) enum Status {
-    /// It has been sent, or will be, all that is due to it.
+    /// It has been sent, or will be, all that is due to it; or it left.
     Served,
-    /// It did not answer, refused a delivery, or left: it is sent nothing.
+    /// It did not answer, or refused a delivery: it is sent nothing.
     GivenUp,
 }
 
@@ -85,6 +85,8 @@ struct Participant {
     end_sent: bool,
     /// Given up or left, until it joins again.
     gone: bool,
+    /// It said itself that it leaves.
+    left: bool,
 }
 
 impl Participant {
@@ -98,6 +100,7 @@ impl Participant {
             unanswered: BTreeSet::new(),
             end_sent: false,
             gone: false,
+            left: false,
         }
     }
 
@@ -190,7 +193,9 @@ impl Round {
     /// Returns the state of a participant, if it is this very client.
     pub(super) fn status(&self, contributor: u16, joined: &Joined) -> Option<Status> {
         let participant = self.participants.get(&contributor).filter(|p| p.joined == *joined)?;
-        Some(if participant.gone { Status::GivenUp } else { Status::Served })
+        // A PROBE that its BYE overtook brings nobody back.
+        let is_given_up = participant.gone && !participant.left;
+        Some(if is_given_up { Status::GivenUp } else { Status::Served })
     }
 
     pub(super) fn contributor_at(&self, peer: Peer) -> Option<u16> {
@@ -330,7 +335,9 @@ impl Round {
 
     /// Sends a participant nothing more, which said so itself. Returns its number if it leaves before its END.
     pub(super) fn leave(&mut self, peer: Peer) -> Option<u16> {
-        let has_end = self.at(peer)?.end_sent;
+        let participant = self.at(peer)?;
+        participant.left = true;
+        let has_end = participant.end_sent;
         self.give_up(peer).filter(|_| !has_end)
     }
 

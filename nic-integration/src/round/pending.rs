@@ -72,6 +72,15 @@ impl PendingRound {
         joined
     }
 
+    /// Takes out what a process waits as.
+    pub(super) fn leave_all_of(&mut self, peer: Peer) {
+        let own = self.joined.iter().filter(|(_, joined)| joined.peer == peer);
+        let own: Vec<u16> = own.map(|(contributor, _)| *contributor).collect();
+        for contributor in own {
+            self.leave(contributor);
+        }
+    }
+
     /// Sets another deadline, if anybody waits.
     pub(super) fn restart(&mut self, deadline: Time) {
         if !self.joined.is_empty() {

@@ -206,7 +206,11 @@ impl Session {
         out.extend_from_slice(&tag);
         out.resize(start + HEADER_BYTES + payload.len() + TAG_BYTES, 0);
         let (head, sealed) = out[start..].split_at_mut(HEADER_BYTES);
-        keys.seal(packet, head, payload, sealed).map_err(|_| NicError::Seal)
+        let sealed = keys.seal(packet, head, payload, sealed);
+        sealed.map_err(|_| {
+            out.truncate(start);
+            NicError::Seal
+        })
     }
 
     /// Opens a datagram in place.
