@@ -64,6 +64,40 @@ pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
     })
 }
 
+/// The most residues whose sum a word holds: they are below 2^50.
+pub const MAX_ADDENDS: u32 = 1 << 14;
+
+/// Returns the words of sums of the lanes of `beats` beats: one for each lane, and one that counts what is no residue.
+#[must_use]
+pub fn lane_words(beats: usize) -> usize {
+    beats * LANES + 1
+}
+
+/// Adds the lanes of `words` (whole beats) to words of their own, wrapping; and to one behind them the number of lanes
+/// that are not below their prime, and of beats with one of their spare bits set. So [`take_lanes`] can take back what
+/// was out of range. The definition; the step [`add_lanes`](crate::Builder::add_lanes) is quicker.
+pub fn add_lanes(sums: &mut [u64], words: &[u64], ring: &Ring) {
+    each_lane(sums, words, ring, u64::wrapping_add);
+}
+
+/// Undoes [`add_lanes`].
+pub fn take_lanes(sums: &mut [u64], words: &[u64], ring: &Ring) {
+    each_lane(sums, words, ring, u64::wrapping_sub);
+}
+
+fn each_lane(sums: &mut [u64], words: &[u64], ring: &Ring, f: fn(u64, u64) -> u64) {
+    let Some((bad, sums)) = sums.split_last_mut() else { return };
+    let mut primes = ring.primes().iter().cycle();
+    for (sums, beat) in sums.chunks_exact_mut(LANES).zip(words.chunks_exact(WORDS)) {
+        *bad = f(*bad, u64::from(beat[WORDS - 1] >> 62 != 0));
+        for ((index, sum), &q) in sums.iter_mut().enumerate().zip(primes.by_ref()) {
+            let lane = lane(beat, index);
+            *sum = f(*sum, lane);
+            *bad = f(*bad, u64::from(lane >= q));
+        }
+    }
+}
+
 /// A batch of beats over a [`Ring`]: public ciphertext words in wire form.
 #[derive(Clone, Debug)]
 pub struct Beats {

@@ -44,11 +44,11 @@ const BLOCK: usize = 256;
 /// Items of a block of a program over beats alone, if it has values in scratch memory.
 const BEATS: usize = 64;
 
-/// Items of a block if it has none, as one that only checks: all that a thread has.
+/// Items of a block if it has none, as one that checks, or adds in place: all that a thread has.
 const UNCUT: usize = 1 << 24;
 
-/// Items of such a program that are worth the while of another thread: each takes two nanoseconds.
-const CHECKED: usize = 1 << 15;
+/// Beats of such a program that are worth the while of another thread: each takes some nanoseconds.
+const UNCUT_BEATS: usize = 1 << 12;
 
 /// Items of a program of products that are worth the while of another thread: more than a batch of
 /// datagrams holds, which is added where it arrived.
@@ -247,6 +247,15 @@ impl Engine for CpuEngine {
     }
 }
 
+/// Returns the beats of an item, 1 at least.
+fn beats_of_item(program: &Program) -> usize {
+    let beats = |kind: &Kind| match kind {
+        Kind::Beats { count, .. } | Kind::Lanes { count, .. } => *count,
+        _ => 1,
+    };
+    program.values().iter().map(|value| beats(&value.kind)).max().unwrap_or(1).max(1)
+}
+
 impl Measure for CpuEngine {
     fn multiply_rate(&self) -> Option<f64> {
         Some(self.path.multiply_rate())
@@ -262,7 +271,9 @@ impl Kernels for CpuEngine {
         if !program.steps().any(Step::is_of_residues) {
             // One polynomial fills the cache; of beats, some tens with their sums the first level.
             let (units, least) = match program.steps().all(Step::is_of_beats) {
-                true if program.places().slots.is_empty() => (UNCUT, CHECKED),
+                true if program.places().slots.is_empty() => {
+                    (UNCUT, UNCUT_BEATS.div_ceil(beats_of_item(program)))
+                }
                 true => (BEATS, 16 * BEATS),
                 false => (1, 1),
             };

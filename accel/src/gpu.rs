@@ -201,10 +201,10 @@ impl Engine for GpuEngine {
         }
     }
 
-    /// Returns true for every step but the check of beats, which takes a CPU less time than the way
-    /// to a device and back.
+    /// Returns true for every step but the check of beats and sums of their lanes, which take a CPU less time than the
+    /// way to a device and back.
     fn supports(&self, step: &str) -> bool {
-        step != "first_bad_lane"
+        !matches!(step, "first_bad_lane" | "add_lanes" | "reduce_lanes")
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {

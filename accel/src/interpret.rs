@@ -96,7 +96,8 @@ pub(crate) trait Kernels: Sync {
     /// Prepares a run, once, before its parts start.
     fn prepare(&self, _program: &Program) {}
 
-    /// Runs a step that needs whole items.
+    /// Runs a step that needs whole items. Where it [accumulates](Step::accumulates), `out` arrives with its first
+    /// operand, which is none of `args`.
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 
     /// Runs a step over residues of one prime of one item: all that there are, or some if it is pointwise.
@@ -298,6 +299,12 @@ impl<'p> Plan<'p> {
                         views,
                         |(step, operands), out, scratch, views| {
                             let arg = |value: usize| self.arg(value, scratch, views, block);
+                            let operands = if step.accumulates() {
+                                self.put_first(operands[0], *value, out, arg);
+                                &operands[1..]
+                            } else {
+                                operands
+                            };
                             let mut args = [arg(operands[0]); MAX_OPERANDS];
                             let args = &mut args[..operands.len()];
                             args.iter_mut()
@@ -316,15 +323,38 @@ impl<'p> Plan<'p> {
         }
         for &(target, value) in self.program.updates() {
             let words = self.words(value);
-            let (Place::Operand(operand), Place::Scratch(slot)) =
-                (self.places.of_values[target], self.places.of_values[value])
-            else {
-                unreachable!("an accumulator is an operand, what replaces it a result")
-            };
+            let (operand, slot) =
+                match (self.places.of_values[target], self.places.of_values[value]) {
+                    (Place::Operand(operand), Place::Scratch(slot)) => (operand, slot),
+                    // It was computed in place.
+                    (Place::Operand(a), Place::Operand(b)) if a == b => continue,
+                    _ => unreachable!("an accumulator is an operand, what replaces it a result"),
+                };
             let source = &scratch[slot][..words * block.count];
             let target = &mut views[operand].words_mut()[block.first * words..];
             target[..source.len()].copy_from_slice(source);
         }
+    }
+
+    /// Puts the first operand of a step that accumulates where its result goes, unless it lies there.
+    fn put_first<'s>(
+        &self,
+        operand: usize,
+        value: usize,
+        out: &mut [u64],
+        arg: impl Fn(usize) -> Arg<'s>,
+    ) {
+        let places = [operand, value].map(|value| self.places.of_values[value]);
+        if let [Place::Operand(a), Place::Operand(b)] = places
+            && a == b
+        {
+            return;
+        }
+        let first = arg(operand);
+        let each = first.kind.words();
+        out.chunks_exact_mut(each)
+            .enumerate()
+            .for_each(|(index, out)| out.copy_from_slice(first.item(index)));
     }
 
     /// Runs steps over the residues that item `item` of the block has, those that are pointwise tile by tile.

@@ -21,7 +21,7 @@ use std::{
 use zeroize::Zeroizing;
 
 pub use builder::{
-    Beat, Builder, Coeff, Exponent, Integer, MAX_TERMS, Ntt, Pair, Residue, Seed, Var,
+    Beat, Builder, Coeff, Exponent, Integer, Lanes, MAX_TERMS, Ntt, Pair, Residue, Seed, Var,
 };
 pub(crate) use places::{Part, Place, Places, PrimeStep, Task};
 
@@ -73,6 +73,14 @@ pub enum Kind {
         /// Beats in one item.
         count: usize,
     },
+    /// Sums of the lanes of `count` beats, a word each, not reduced; and a word behind them: how many of the lanes
+    /// added were no residues. See [`beats::add_lanes`].
+    Lanes {
+        /// The ring.
+        ring: Arc<Ring>,
+        /// Beats in one item.
+        count: usize,
+    },
     /// `count` ChaCha20 keys of 32 bytes.
     Seeds {
         /// Keys in one item.
@@ -91,7 +99,8 @@ impl Kind {
                 (Self::Polys { ring: a, ntt: x }, Self::Polys { ring: b, ntt: y }) => {
                     Arc::ptr_eq(a, b) && x == y
                 }
-                (Self::Beats { ring: a, .. }, Self::Beats { ring: b, .. }) => Arc::ptr_eq(a, b),
+                (Self::Beats { ring: a, .. }, Self::Beats { ring: b, .. })
+                | (Self::Lanes { ring: a, .. }, Self::Lanes { ring: b, .. }) => Arc::ptr_eq(a, b),
                 _ => std::mem::discriminant(self) == std::mem::discriminant(other),
             }
     }
@@ -106,6 +115,7 @@ impl Kind {
             Self::Exponents { bits, count } => bits.div_ceil(64) as usize * count,
             Self::Polys { ring, .. } => ring.len_words(),
             Self::Beats { count, .. } => count * beats::WORDS,
+            Self::Lanes { count, .. } => beats::lane_words(*count),
             Self::Seeds { count } => count * 4,
         }
     }
@@ -229,6 +239,10 @@ pub enum Step {
     Unpack,
     /// Lane by lane `a + b mod q`.
     AddBeats,
+    /// Lane by lane `a + b`, not reduced, b in beats; see [`beats::add_lanes`].
+    AddLanes,
+    /// Lane by lane `a mod q`, in beats.
+    ReduceLanes,
     /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`] numbers
     /// them; their number where all are. Variable time.
     FirstBadLane,
@@ -285,13 +299,20 @@ impl Step {
             | Self::Pack
             | Self::Unpack
             | Self::AddBeats
+            | Self::AddLanes
+            | Self::ReduceLanes
             | Self::FirstBadLane => false,
         }
     }
 
-    /// Returns whether it reads and writes beats alone, and so needs no constants but the primes.
+    /// Returns whether it reads and writes beats and their lanes alone, and so needs no constants but the primes.
     pub(crate) fn is_of_beats(&self) -> bool {
-        matches!(self, Self::AddBeats | Self::FirstBadLane)
+        matches!(self, Self::AddBeats | Self::AddLanes | Self::ReduceLanes | Self::FirstBadLane)
+    }
+
+    /// Returns whether it adds to its first operand, which hosts put where the result goes.
+    pub(crate) fn accumulates(&self) -> bool {
+        matches!(self, Self::AddLanes)
     }
 }
 

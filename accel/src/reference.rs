@@ -62,6 +62,18 @@ impl Kernels for ReferenceEngine {
                 let bad = beats::first_bad_lane(args[0].1, ring_of(args[0].0));
                 out[0] = bad.unwrap_or(lanes) as u64;
             }
+            (Step::AddLanes, _) => beats::add_lanes(out, args[0].1, ring_of(args[0].0)),
+            (Step::ReduceLanes, Kind::Beats { ring, .. }) => {
+                out.fill(0);
+                for (index, (&sum, q)) in
+                    args[0].1.iter().zip(ring.primes().iter().cycle()).enumerate()
+                {
+                    if let Some(beat) = out.chunks_exact_mut(beats::WORDS).nth(index / beats::LANES)
+                    {
+                        beats::set_lane(beat, index % beats::LANES, sum % q);
+                    }
+                }
+            }
             (Step::BaseExtend { .. }, Kind::Polys { ring, .. }) => {
                 base_extend(ring_of(args[0].0), ring, out, args[0].1);
             }

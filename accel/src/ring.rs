@@ -1,9 +1,15 @@
 //! The ring `Z_Q[X] / (X^N + 1)` in residue number system form, `Q = q_0 · … · q_(L−1)`.
 
+use crate::beats;
+
 /// The largest prime, in bits: a residue and the carry of one addition fit a 51-bit lane.
 pub const MAX_PRIME_BITS: u32 = 50;
 /// The most primes of a ring.
 pub const MAX_PRIMES: usize = 24;
+
+/// Lanes behind those of a period that [`LanePrimes`] can show: a beat, and what two registers of eight lanes reach
+/// beyond one.
+const MORE_LANES: usize = beats::LANES + 6;
 
 /// The ring degree and its primes, with a canonical root of unity for each.
 ///
@@ -16,6 +22,7 @@ pub struct Ring {
     degree: usize,
     primes: Vec<u64>,
     roots: Vec<u64>,
+    lane_primes: Vec<u64>,
 }
 
 /// Why a degree and primes make no ring.
@@ -60,7 +67,7 @@ impl Ring {
                 fits.then(|| smallest_root(order, q)).ok_or(RingError::Prime { value: q })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { degree, primes: primes.to_vec(), roots })
+        Ok(Self::of_primes(degree, primes.to_vec(), roots))
     }
 
     /// Returns the ring of `count` of its primes, from number `first` on, in the same order.
@@ -71,10 +78,17 @@ impl Ring {
     pub fn limbs(&self, first: usize, count: usize) -> Self {
         assert!(count > 0, "a ring has primes");
         let [primes, roots] = [&self.primes, &self.roots].map(|all| all[first..][..count].to_vec());
-        Self { degree: self.degree, primes, roots }
+        Self::of_primes(self.degree, primes, roots)
     }
 
-    /// Returns the ring of its primes and of those of `other` behind them.
+    fn of_primes(degree: usize, primes: Vec<u64>, roots: Vec<u64>) -> Self {
+        let beats = (1..=primes.len()).find(|n| (n * beats::LANES).is_multiple_of(primes.len()));
+        let period = beats.map_or(0, |beats| beats * beats::LANES);
+        let lane_primes = primes.iter().copied().cycle().take(period + MORE_LANES).collect();
+        Self { degree, primes, roots, lane_primes }
+    }
+
+    /// Returns the ring of its primes and of of those of `other` behind them.
     ///
     /// # Errors
     /// [`RingError::Count`] where both have a prime, or there are too many;
@@ -89,7 +103,7 @@ impl Ring {
         }
         let [primes, roots] = [(&self.primes, &other.primes), (&self.roots, &other.roots)]
             .map(|(first, second)| [&first[..], second].concat());
-        Ok(Self { degree: self.degree, primes, roots })
+        Ok(Self::of_primes(self.degree, primes, roots))
     }
 
     /// Returns N.
@@ -104,6 +118,11 @@ impl Ring {
         &self.primes
     }
 
+    /// Returns the primes of lanes, from limb 0 of a coefficient on.
+    pub(crate) fn lane_primes(&self) -> LanePrimes<'_> {
+        LanePrimes { primes: &self.lane_primes, first: 0 }
+    }
+
     /// Returns the roots of unity `ψ_j`, in limb order.
     #[must_use]
     pub fn roots(&self) -> &[u64] {
@@ -114,6 +133,28 @@ impl Ring {
     #[must_use]
     pub fn len_words(&self) -> usize {
         self.degree * self.primes.len()
+    }
+}
+
+/// The primes of the lanes of beats that follow each other.
+#[derive(Clone, Copy)]
+pub(crate) struct LanePrimes<'a> {
+    /// Until they begin anew, and [`MORE_LANES`].
+    primes: &'a [u64],
+    first: usize,
+}
+
+impl<'a> LanePrimes<'a> {
+    /// Goes on by one beat or two, and returns the primes of their lanes and of at least six more.
+    #[inline]
+    pub(crate) fn next(&mut self, beats: usize) -> &'a [u64] {
+        let next = &self.primes[self.first..];
+        self.first += beats * beats::LANES;
+        let period = self.primes.len() - MORE_LANES;
+        while self.first >= period {
+            self.first -= period;
+        }
+        next
     }
 }
 

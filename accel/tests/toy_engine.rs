@@ -106,4 +106,5 @@ ciphergram_accel::conformance!(Toy, without: [
     "dot_secret", "dot_public", "pow_fixed_base", "l_quotient", "crt_join", "ntt", "intt", "add", "sub", "poly_mul",
     "automorphism", "uniform", "noise", "ternary", "lift", "lift_signed", "compose", "base_extend", "rescale", "limbs",
     "join_limbs", "scale", "mul_sum", "pack", "unpack", "first_bad_lane",
+    "add_lanes", "reduce_lanes",
 ]);

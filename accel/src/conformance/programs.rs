@@ -62,6 +62,7 @@ impl Operands {
             }
             Kind::Polys { ring, .. } => self.poly(ring),
             Kind::Beats { ring, count } => self.beats(ring, *count),
+            Kind::Lanes { .. } => self.words(kind.words()),
             Kind::Seeds { count } => self.words(4 * count),
         }
     }
@@ -211,6 +212,12 @@ fn polynomials(random: &mut Operands) -> Program {
     let mut beats = Pool(vec![b.beats("beats", &r, beat_count)]);
     beats.0.extend(sum);
     let given = beats.0.len();
+    // In a third of the programs: not every engine has steps over them.
+    let has_lanes = random.below(3) == 0;
+    let lane_sum = has_lanes.then(|| b.lane_sums("lane sum", &r, beat_count));
+    let mut lanes = Pool(vec![b.lanes("lanes", &r, beat_count)]);
+    lanes.0.extend(lane_sum);
+    let given_lanes = lanes.0.len();
     let mut integers = Pool(vec![b.integers("n", degree * (1 + random.below(4)))]);
     let index = b.index("index");
     let seeds: Var<Seed<Public>> = b.seeds("seeds", 1 + random.below(4));
@@ -220,7 +227,7 @@ fn polynomials(random: &mut Operands) -> Program {
         let (x, y): (Var<Coeff>, _) = (coeffs.pick(random), coeffs.pick(random));
         let (u, v): (Var<Ntt>, _) = (ntts.pick(random), ntts.pick(random));
         let element = 2 * random.below(degree) as u32 + 1;
-        match random.below(24) {
+        match random.below(if has_lanes { 26 } else { 24 }) {
             0 => ntts.0.push(b.ntt(name, x)),
             1 => coeffs.0.push(b.intt(name, u)),
             2 => coeffs.0.push(b.add(name, x, y)),
@@ -253,6 +260,8 @@ fn polynomials(random: &mut Operands) -> Program {
                 extended.0.push(b.base_extend(name, part, &other));
             }
             22 => coeffs.0.push(b.lift_signed(name, &r, integers.pick(random))),
+            24 => lanes.0.push(b.add_lanes(name, lanes.pick(random), beats.pick(random))),
+            25 => beats.0.push(b.reduce_lanes(name, lanes.pick(random))),
             _ => match &rest {
                 Some(rest) => {
                     let rescaled = b.rescale(name, x, rest);
@@ -269,8 +278,13 @@ fn polynomials(random: &mut Operands) -> Program {
     extended.leave(1, &mut b, random);
     integers.leave(1, &mut b, random);
     beats.leave(given, &mut b, random);
+    lanes.leave(given_lanes, &mut b, random);
     if let Some(sum) = sum {
         let after = b.add_beats("sum + beats", sum, beats.pick(random));
+        b.update(sum, after);
+    }
+    if let Some(sum) = lane_sum {
+        let after = b.add_lanes("lane sum + beats", sum, beats.pick(random));
         b.update(sum, after);
     }
     b.build()

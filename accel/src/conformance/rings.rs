@@ -357,6 +357,39 @@ pub fn packing(engine: &dyn Engine) {
             assert_eq!(Some(acc), run(&ReferenceEngine), "sum in place on {}", engine.name());
         }
         out_of_range(engine, &ring, &random.beats(&ring, count));
+        lane_sums(engine, &ring, count, &mut random);
+    }
+}
+
+/// Lanes that are residues and lanes of any bits, added where the sums lie, which begin anywhere, and reduced.
+fn lane_sums(engine: &dyn Engine, ring: &Arc<Ring>, count: usize, random: &mut Operands) {
+    let mut b = Builder::new("sums of lanes in place");
+    let (sums, x) = (b.lane_sums("sums", ring, count), b.beats("x", ring, count));
+    let next = b.add_lanes("next", sums, x);
+    b.update(sums, next);
+    let add = b.build();
+    let mut b = Builder::new("reduce");
+    let sums = b.lanes("sums", ring, count);
+    let reduced = b.reduce_lanes("reduced", sums);
+    b.output(reduced);
+    let reduce = b.build();
+    let each = beats::lane_words(count);
+    let start = random.words(3 * each);
+    let good: Vec<u64> = (0..3).flat_map(|_| random.beats(ring, count)).collect();
+    for x in [good, random.words(3 * count * beats::WORDS)] {
+        let mut sums = start.clone();
+        if !ran(engine, &add, &mut [Operand::InOut(&mut sums), Operand::In(&x)]) {
+            continue;
+        }
+        let mut defined = start.clone();
+        let items = || x.chunks(count * beats::WORDS);
+        let pairs = defined.chunks_mut(each).zip(items());
+        pairs.for_each(|(sums, x)| beats::add_lanes(sums, x, ring));
+        assert_eq!(sums, defined, "sums of lanes on {}", engine.name());
+        agree(engine, &reduce, &[&sums], 3 * count * beats::WORDS);
+        let pairs = defined.chunks_mut(each).zip(items());
+        pairs.for_each(|(sums, x)| beats::take_lanes(sums, x, ring));
+        assert_eq!(start, defined, "what was added is taken back");
     }
 }
 

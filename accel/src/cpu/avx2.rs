@@ -13,8 +13,8 @@
 //!
 //! Instructions take the same time whatever the numbers, of which none is denormal.
 
-// Nothing here takes a pointer. What is unsafe is calling code that needs the instructions, which the token proves are
-// there, and reading a vector as the four numbers that it is.
+// What is unsafe is calling code that needs the instructions, which the token proves are there, reading a vector as the
+// four numbers that it is, and one read of bytes that are no whole words, in `packing`.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
 /// Calls a kernel, which a token in hand makes safe.
@@ -26,6 +26,7 @@ macro_rules! kernel {
 }
 
 mod ntt;
+mod packing;
 mod rns;
 
 use std::{

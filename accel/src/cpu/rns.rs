@@ -13,7 +13,7 @@ use crate::{
     derived::Derived,
     interpret::{Arg, OfPrime},
     program::{BaseExtension, Kind, MAX_TERMS, Step},
-    ring::{MAX_PRIMES, Ring, subtract_once},
+    ring::{LanePrimes, MAX_PRIMES, Ring, subtract_once},
 };
 use tables::Primes;
 pub(super) use tables::{DoubleFactor, DoubleFactors, Factor, Factors, Limb, Row, Tables};
@@ -115,8 +115,22 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// of the first lanes, again and again, from one item to the next. Variable time.
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]);
 
+    /// Adds the lanes of beats to words of their own; see [`beats::add_lanes`]. Variable time.
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: LanePrimes<'_>);
+
     /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]);
+}
+
+/// Reduces sums of lanes, and packs them.
+fn reduce_lanes(out: &mut [u64], sums: &[u64], mut primes: LanePrimes<'_>) {
+    let beats = out.as_chunks_mut::<{ beats::WORDS }>().0.iter_mut();
+    for (beat, sums) in beats.zip(sums.as_chunks::<{ beats::LANES }>().0) {
+        beat.fill(0);
+        for (index, (&sum, &q)) in sums.iter().zip(primes.next(1)).enumerate() {
+            beats::set_lane(beat, index, sum % q);
+        }
+    }
 }
 
 /// Which of some primes the next beat starts with, which is ten lanes further on.
@@ -277,16 +291,20 @@ impl<B: Rns> RnsSteps<B> {
 
     /// Items follow each other as if they were one, if each ends with a whole coefficient.
     fn run_beats(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        let Kind::Beats { ring, count } = args[0].kind else {
+        let (Kind::Beats { ring, count } | Kind::Lanes { ring, count }) = args[0].kind else {
             unreachable!("{} takes beats", step.name())
         };
         let primes = ring.primes();
         let run = |out: &mut [u64], a: &[u64], b: &[u64]| match step {
             Step::FirstBadLane => self.backend.first_bad_lanes(out, a, primes),
+            Step::AddLanes => self.backend.add_lanes(out, a, ring.lane_primes()),
+            Step::ReduceLanes => reduce_lanes(out, a, ring.lane_primes()),
             _ => self.backend.add_beats(out, a, b, primes),
         };
         let second = args.get(1).unwrap_or(&args[0]);
-        let is_aligned = (count * beats::LANES).is_multiple_of(primes.len());
+        // Items of lanes end with a word that is none.
+        let is_of_lanes = matches!(step, Step::AddLanes | Step::ReduceLanes);
+        let is_aligned = !is_of_lanes && (count * beats::LANES).is_multiple_of(primes.len());
         if is_aligned && args.iter().all(|arg| !arg.is_shared()) {
             return run(out, args[0].words(), second.words());
         }

@@ -40,6 +40,8 @@ pub enum Coeff {}
 pub enum Ntt {}
 /// Marks beats.
 pub enum Beat {}
+/// Marks sums of lanes.
+pub enum Lanes {}
 /// Marks seeds, secret or public.
 pub struct Seed<S>(PhantomData<S>);
 
@@ -103,7 +105,7 @@ impl Builder {
 
     fn ring<T>(&self, var: Var<T>) -> Arc<Ring> {
         match self.kind(var) {
-            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } => ring,
+            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } | Kind::Lanes { ring, .. } => ring,
             _ => unreachable!("a polynomial handle names polynomials"),
         }
     }

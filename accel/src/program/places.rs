@@ -102,6 +102,9 @@ impl Places {
         let views = views(program);
         let mut of_values: Vec<_> =
             (0..values.len()).map(|value| place(value).or(views[value])).collect();
+        for (target, value) in in_place(program) {
+            of_values[value] = of_values[target];
+        }
         let tasks = tasks(program, &views);
         let lives = Lives::new(program, &tasks, &of_values);
         let mut slots = Slots::default();
@@ -134,6 +137,20 @@ impl Places {
         let of_values = of_values.into_iter().map(|place| place.unwrap_or(Place::Apart)).collect();
         Self { tasks, of_values, bound, slots: slots.words, is_secret }
     }
+}
+
+/// Returns the accumulators whose updates are computed where they lie, and these: steps that accumulate there, and
+/// nothing else reads what was there before.
+fn in_place(program: &Program) -> impl Iterator<Item = (usize, usize)> {
+    let accumulates = |&&(target, value): &&(usize, usize)| {
+        let adds = matches!(&program.values()[value].source, Source::Step { step, operands }
+            if step.accumulates() && operands[0] == target);
+        let readers = program.values().iter().flat_map(operands).filter(|&&read| read == target);
+        let leaves = program.outputs().contains(&value)
+            || program.updates().iter().filter(|update| update.1 == value).count() > 1;
+        adds && readers.count() == 1 && !leaves
+    };
+    program.updates().iter().filter(accumulates).copied()
 }
 
 /// Slots of scratch memory.

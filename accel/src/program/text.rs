@@ -25,6 +25,7 @@ impl Display for Kind {
                 write!(f, "polynomials in {form} form, N = {n}, {limbs} limbs")
             }
             Self::Beats { count, .. } => write!(f, "{count} beats"),
+            Self::Lanes { count, .. } => write!(f, "sums of lanes of {count} beats"),
             Self::Seeds { count: 1 } => write!(f, "a seed"),
             Self::Seeds { count } => write!(f, "{count} seeds"),
         }
@@ -74,17 +75,20 @@ impl Step {
             Self::Pack => "pack",
             Self::Unpack => "unpack",
             Self::AddBeats => "add_beats",
+            Self::AddLanes => "add_lanes",
+            Self::ReduceLanes => "reduce_lanes",
             Self::FirstBadLane => "first_bad_lane",
         }
     }
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 39] = [
+    pub(crate) const NAMES: [&'static str; 41] = [
         "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
         "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
         "intt", "add", "sub", "poly_mul", "automorphism", "uniform", "noise", "ternary", "lift",
         "lift_signed", "compose", "base_extend", "rescale", "limbs", "join_limbs", "scale", "mul_sum", "pack", "unpack", "add_beats", "first_bad_lane",
+        "add_lanes", "reduce_lanes",
     ];
 }
 

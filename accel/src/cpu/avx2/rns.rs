@@ -3,14 +3,14 @@
 
 use std::arch::x86_64::{_mm256_add_epi64, _mm256_blendv_pd, _mm256_sub_epi64};
 
-use super::*;
+use super::{packing, *};
 use crate::{
     beats::LANES,
     cpu::{
         portable::Portable,
         rns::{Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
     },
-    ring::MAX_PRIMES,
+    ring::{LanePrimes, MAX_PRIMES},
 };
 
 /// Applies `$f` to vectors of four of `$a` and `$b`. Degrees of rings are multiples of sixteen.
@@ -272,6 +272,10 @@ impl Rns for Avx2 {
 
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
         Portable.first_bad_lanes(out, words, primes);
+    }
+
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: LanePrimes<'_>) {
+        kernel!(packing::add_lanes(sums, words, primes));
     }
 
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     beats::{LANE_BITS, LANES, WORDS},
     cpu::rns::Phase,
-    ring::MAX_PRIMES,
+    ring::{LanePrimes, MAX_PRIMES},
 };
 
 /// The ten lanes of a beat: eight, and two with what may be anything above.
@@ -145,6 +145,30 @@ pub(super) fn first_bad_lanes(out: &mut [u64], words: &[u64], primes: &[u64]) {
             out[index / each] = (index % each * LANES + lane) as u64;
         }
     }
+}
+
+/// See [`Rns::add_lanes`](crate::cpu::rns::Rns::add_lanes).
+#[target_feature(enable = "avx512f,avx512vbmi")]
+pub(super) fn add_lanes(sums: &mut [u64], words_in: &[u64], mut primes: LanePrimes<'_>) {
+    let Some((bad, sums)) = sums.split_last_mut() else { return };
+    let mut count = 0;
+    let beats = words_in.as_chunks::<WORDS>().0;
+    for (sums, beat) in sums.as_chunks_mut::<LANES>().0.iter_mut().zip(beats) {
+        let q = primes.next(1);
+        let [low, high] = unpack_beat(eight(beat));
+        let large = [
+            _mm512_cmpge_epu64_mask(low, eight(&q[..8])),
+            _mm512_cmpge_epu64_mask(high, eight(&q[8..][..8])) & 0b11,
+        ];
+        let sum = words(_mm512_add_epi64(low, eight(&sums[..8])));
+        let [a, b, ..] = words(high);
+        sums[8] = sums[8].wrapping_add(a);
+        sums[9] = sums[9].wrapping_add(b);
+        sums[..8].copy_from_slice(&sum);
+        let spare = u32::from(beat[WORDS - 1] >> 62 != 0);
+        count += large[0].count_ones() + large[1].count_ones() + spare;
+    }
+    *bad = bad.wrapping_add(count.into());
 }
 
 /// See [`Rns::add_beats`](crate::cpu::rns::Rns::add_beats). Every lane holds a residue below 2^50,

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     beats::LANES,
     cpu::rns::{BLOCKS, Factor, LIFTED, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
-    ring::MAX_PRIMES,
+    ring::{LanePrimes, MAX_PRIMES},
 };
 
 /// Fills the vectors of `$out`, four side by side while there are as many: `$f` makes them from number `$first` on.
@@ -538,6 +538,10 @@ impl Rns for Ifma {
 
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
         kernel!(packing::first_bad_lanes(out, words, primes));
+    }
+
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: LanePrimes<'_>) {
+        kernel!(packing::add_lanes(sums, words, primes));
     }
 
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {

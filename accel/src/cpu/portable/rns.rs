@@ -11,7 +11,7 @@ use crate::{
         mask, sampling,
     },
     polys::small_mod,
-    ring::{MAX_PRIMES, subtract_once},
+    ring::{LanePrimes, MAX_PRIMES, subtract_once},
 };
 
 /// Bits that each half of the centred binomial counts.
@@ -380,6 +380,22 @@ impl Rns for Portable {
                 let lane = bad.unwrap_or(beats::LANES - 1);
                 out[index / each] = (index % each * beats::LANES + lane) as u64;
             }
+        }
+    }
+
+    /// The top bit of a difference is set where a lane is below its prime.
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], mut primes: LanePrimes<'_>) {
+        let Some((bad, sums)) = sums.split_last_mut() else { return };
+        let beats = words.as_chunks::<{ beats::WORDS }>().0;
+        for (sums, beat) in sums.as_chunks_mut::<{ beats::LANES }>().0.iter_mut().zip(beats) {
+            let mut good = 0;
+            for ((lane, sum), &q) in sums.iter_mut().enumerate().zip(primes.next(1)) {
+                let x = beats::lane(beat, lane);
+                *sum = sum.wrapping_add(x);
+                good += x.wrapping_sub(q) >> 63;
+            }
+            let spare = u64::from(beat[beats::WORDS - 1] >> 62 != 0);
+            *bad = bad.wrapping_add(beats::LANES as u64 - good + spare);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Beat, Builder, Coeff, Integer, Ntt, Seed, Var};
+use super::{Beat, Builder, Coeff, Integer, Lanes, Ntt, Seed, Var};
 use crate::{
     exponents::{Public, Secret},
     polys::Domain,
@@ -66,6 +66,16 @@ impl Builder {
     /// Adds an accumulator of `count` beats each: see [`Builder::update`].
     pub fn beat_sums(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Beat> {
         self.input(name, Kind::Beats { ring: ring.clone(), count }, Spread::Update, false)
+    }
+
+    /// Adds a public input of sums of the lanes of `count` beats each.
+    pub fn lanes(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Lanes> {
+        self.input(name, Kind::Lanes { ring: ring.clone(), count }, Spread::Each, false)
+    }
+
+    /// Adds an accumulator of sums of the lanes of `count` beats each: see [`Builder::update`].
+    pub fn lane_sums(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Lanes> {
+        self.input(name, Kind::Lanes { ring: ring.clone(), count }, Spread::Update, false)
     }
 
     /// Adds a transform to NTT form.
@@ -306,6 +316,31 @@ impl Builder {
     pub fn add_beats(&mut self, name: &str, a: Var<Beat>, b: Var<Beat>) -> Var<Beat> {
         assert_eq!(self.kind(a).words(), self.kind(b).words(), "{name}: equal shapes");
         self.poly_pair(name, Step::AddBeats, a, b)
+    }
+
+    /// Adds, lane by lane, `sums + a`, not reduced, and counts the lanes of `a` that are no residues: see
+    /// [`beats::add_lanes`](crate::beats::add_lanes). Of residues alone, which have at most 50 bits, a word holds
+    /// the sum of 2^14.
+    ///
+    /// # Panics
+    /// If shapes or rings differ.
+    pub fn add_lanes(&mut self, name: &str, sums: Var<Lanes>, a: Var<Beat>) -> Var<Lanes> {
+        let (kind, beats) = (self.kind(sums), self.kind(a));
+        let fits = matches!(
+            (&kind, &beats),
+            (Kind::Lanes { ring, count }, Kind::Beats { ring: of, count: words })
+                if Arc::ptr_eq(ring, of) && count == words
+        );
+        assert!(fits, "{name}: equal shapes of one ring");
+        self.step(name, kind, Step::AddLanes, &[sums.index, a.index])
+    }
+
+    /// Adds, lane by lane, `sums mod q`, in beats.
+    pub fn reduce_lanes(&mut self, name: &str, sums: Var<Lanes>) -> Var<Beat> {
+        let Kind::Lanes { ring, count } = self.kind(sums) else {
+            unreachable!("the handle names lanes")
+        };
+        self.step(name, Kind::Beats { ring, count }, Step::ReduceLanes, &[sums.index])
     }
 
     /// Adds the first lane of `a` that is not below its prime, counted from lane 0 of its first
