@@ -57,21 +57,8 @@ pub(crate) trait SumScheme: Send + Sync {
     /// Returns the program that adds the words of chunks to those of a running sum.
     fn sum_program(&self) -> Arc<Program>;
 
-    /// Makes an empty sum of words that are zero.
-    fn start_sum(&self, _words: &mut [u64]) {}
-
-    /// Makes ordinary ciphertexts of a running sum's words after `additions` runs of the program.
-    ///
-    /// # Errors
-    /// The engine's.
-    fn finish_sum(
-        &self,
-        _engine: &dyn Engine,
-        _words: &mut [u64],
-        _additions: u32,
-    ) -> Result<(), Error> {
-        Ok(())
-    }
+    /// Makes the empty sum of some chunks.
+    fn running_sum(&self, chunks: &Chunks, own: Range<u32>) -> Box<dyn RunningSum>;
 
     /// Returns the number of places in a whole chunk that faults are counted by: ciphertexts or lanes.
     fn places_per_chunk(&self, chunks: &Chunks) -> usize;
@@ -97,6 +84,35 @@ pub(crate) trait SumScheme: Send + Sync {
     ) -> Result<Option<CiphertextFault>, Error> {
         Ok(None)
     }
+}
+
+/// The running sum of a stretch of chunks, in whatever form is quickest to add to.
+pub(crate) trait RunningSum: Send {
+    /// Returns the most additions to a chunk that it has room for.
+    fn max_additions(&self) -> u32;
+
+    /// Adds the words of whole chunks, unless one is out of range: then it stays as it was, and the first
+    /// fault is returned, by its place in `words`.
+    ///
+    /// # Errors
+    /// The engine's; these chunks are worth nothing then.
+    fn add(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        words: &[u64],
+    ) -> Result<Option<CiphertextFault>, Error>;
+
+    /// Returns the words of the ordinary ciphertexts of chunks, each after as many `additions`.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn finish(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        additions: u32,
+    ) -> Result<Vec<u64>, Error>;
 }
 
 /// The secret half of a key.

@@ -7,9 +7,11 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use ciphergram_accel::{Builder, Engine, Program, Ring, beats, ring::largest_primes};
+use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, beats, ring::largest_primes};
 
-use super::{Encryptor, Groups, Opener, Pace, PublicEncryption, Scratch, SecretScheme, SumScheme};
+use super::{
+    Encryptor, Groups, Opener, Pace, PublicEncryption, RunningSum, Scratch, SecretScheme, SumScheme,
+};
 use crate::{
     Error,
     bytes::write_words,
@@ -80,6 +82,11 @@ impl SumScheme for Plain {
         b.build().into()
     }
 
+    fn running_sum(&self, chunks: &Chunks, own: Range<u32>) -> Box<dyn RunningSum> {
+        let words = vec![0; chunks.range_of(&own).len() / 8];
+        Box::new(BeatSums { chunks: *chunks, first: own.start, words })
+    }
+
     fn places_per_chunk(&self, chunks: &Chunks) -> usize {
         chunks.geometry().slots_per_chunk
     }
@@ -92,6 +99,46 @@ impl SumScheme for Plain {
         words: &[u64],
     ) -> Option<CiphertextFault> {
         beats::first_bad_lane(words, &RING).map(|lane| CiphertextFault::Residue { lane })
+    }
+}
+
+/// Sums of beats, always reduced.
+struct BeatSums {
+    chunks: Chunks,
+    first: u32,
+    words: Vec<u64>,
+}
+
+impl BeatSums {
+    fn range(&self, own: &Range<u32>) -> Range<usize> {
+        let (first, Range { start, end }) =
+            (self.chunks.offset_of(self.first), self.chunks.range_of(own));
+        (start - first) / 8..(end - first) / 8
+    }
+}
+
+impl RunningSum for BeatSums {
+    fn max_additions(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn add(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        words: &[u64],
+    ) -> Result<Option<CiphertextFault>, Error> {
+        let fault = Plain.range_fault(engine, &self.chunks, own.start, words);
+        if fault.is_none() {
+            let range = self.range(&own);
+            let sum = Operand::InOut(&mut self.words[range]);
+            engine.run(&Plain.sum_program(), &mut [sum, Operand::In(words)])?;
+        }
+        Ok(fault)
+    }
+
+    fn finish(&mut self, _: &dyn Engine, own: Range<u32>, _: u32) -> Result<Vec<u64>, Error> {
+        Ok(self.words[self.range(&own)].to_vec())
     }
 }
 

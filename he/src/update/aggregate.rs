@@ -2,14 +2,15 @@
 
 use std::{ops::Range, sync::Arc};
 
-use ciphergram_accel::{Engine, Operand, Program};
+use ciphergram_accel::Engine;
 
 use crate::{
     Error, PublicKey, Sum,
-    bytes::{as_words, to_bytes},
+    bytes::{as_words, to_bytes, write_words},
     error::CiphertextFault,
     job::Job,
     params::Chunks,
+    schemes::RunningSum,
 };
 
 /// Chunks that are read, checked and computed with at a time: a third of a megabyte, which stays in
@@ -25,11 +26,10 @@ const PIECE_CHUNKS: usize = 256;
 pub struct Accumulator {
     key: PublicKey,
     engine: Arc<dyn Engine>,
-    program: Arc<Program>,
     chunks: Chunks,
     /// The chunks that are summed.
     own: Range<u32>,
-    words: Vec<u64>,
+    sum: Box<dyn RunningSum>,
     /// For each of them.
     additions: Vec<u32>,
     /// Room for the words of what does not lie as words do.
@@ -58,11 +58,9 @@ impl Accumulator {
     ) -> Self {
         let chunks = key.parameters().chunks(values);
         assert!(own.start <= own.end && own.end <= chunks.count(), "no chunks {own:?}");
-        let mut words = vec![0; chunks.range_of(&own).len() / 8];
-        key.sums(values).start_sum(&mut words);
-        let program = key.sums(values).sum_program();
+        let sum = key.sums(values).running_sum(&chunks, own.clone());
         let additions = vec![0; own.len()];
-        Self { key: key.clone(), engine, program, chunks, own, words, additions, room: vec![] }
+        Self { key: key.clone(), engine, chunks, own, sum, additions, room: vec![] }
     }
 
     /// Returns how streams are cut.
@@ -85,19 +83,25 @@ impl Accumulator {
         start..end
     }
 
-    /// Checks the wire bytes of whole chunks for length and range, and what is past the end of a mask.
-    ///
-    /// # Errors
-    /// The first fault.
-    pub fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), CiphertextFault> {
+    /// Checks the length of the wire bytes of whole chunks.
+    fn check_length(&self, chunks: &Range<u32>, bytes: &[u8]) -> Result<(), CiphertextFault> {
         // Chunks that are not there have no bytes.
         let there = chunks.start >= self.own.start
             && chunks.start < chunks.end
             && chunks.end <= self.own.end;
-        let expected = if there { self.range(&chunks).len() } else { 0 };
+        let expected = if there { self.range(chunks).len() } else { 0 };
         if bytes.len() != expected || expected == 0 {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
+        Ok(())
+    }
+
+    /// Checks the wire bytes of whole chunks for length and range, and what is past the end of a mask. Adds nothing.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), CiphertextFault> {
+        self.check_length(&chunks, bytes)?;
         let words = as_words(&mut self.room, bytes);
         let scheme = self.key.sums(self.chunks.values());
         scheme.range_fault(&*self.engine, &self.chunks, chunks.start, words).map_or(Ok(()), Err)
@@ -127,22 +131,28 @@ impl Accumulator {
         pieces.into_iter().try_for_each(|(range, piece)| self.add(piece, &bytes[range]))
     }
 
-    /// Adds the wire bytes of whole chunks, which must have passed a check.
+    /// Adds the wire bytes of whole chunks, all of them or, where one fails a [check](Self::check), none.
     ///
     /// # Errors
-    /// 2^31 additions or more to a chunk; nothing was added then. After an error of the engine, the
-    /// sums of these chunks are worth nothing.
+    /// The first fault, and its chunk; more additions to a chunk than the sum has room for: nothing was added then.
+    /// After an error of the engine, the sums of these chunks are worth nothing.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
-        let range = self.range(&chunks);
+        let first = chunks.start;
+        self.check_length(&chunks, bytes)
+            .map_err(|fault| Error::Ciphertext { chunk: first, fault })?;
         let place = self.place(&chunks);
         let additions = &mut self.additions[place];
-        let admitted = i32::MAX as usize;
-        if additions.iter().any(|&count| count as usize == admitted) {
+        let admitted = self.sum.max_additions();
+        if additions.contains(&admitted) {
+            let admitted = admitted as usize;
             return Err(Error::TooManyContributors { found: admitted + 1, admitted });
         }
-        let sum = &mut self.words[range.start / 8..range.end / 8];
         let words = as_words(&mut self.room, bytes);
-        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(words)])?;
+        if let Some(fault) = self.sum.add(&*self.engine, chunks, words)? {
+            let scheme = self.key.sums(self.chunks.values());
+            let (chunk, fault) = fault.locate(scheme.places_per_chunk(&self.chunks));
+            return Err(Error::Ciphertext { chunk: first + chunk, fault });
+        }
         additions.iter_mut().for_each(|count| *count += 1);
         Ok(())
     }
@@ -152,12 +162,10 @@ impl Accumulator {
     ///
     /// # Errors
     /// The sum is no ciphertext: some contributor sent what is none. Or the engine's.
-    pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
-        let range = self.range(&(chunk..chunk + 1));
+    pub fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, Error> {
         let (engine, scheme) = (&*self.engine, self.key.sums(self.chunks.values()));
-        let mut words = self.words[range.start / 8..range.end / 8].to_vec();
         let additions = self.additions[(chunk - self.own.start) as usize];
-        scheme.finish_sum(engine, &mut words, additions)?;
+        let words = self.sum.finish(engine, chunk..chunk + 1, additions)?;
         match scheme.batch_fault(engine, &words)? {
             Some(fault) => Err(Error::Ciphertext { chunk, fault }),
             None => Ok(to_bytes(&words)),
@@ -169,18 +177,20 @@ impl Accumulator {
     /// # Errors
     /// The engine's.
     pub fn into_stream(mut self) -> Result<Vec<u8>, Error> {
-        // Usually one run: every chunk has every contribution.
-        let scheme = self.key.sums(self.chunks.values());
-        let mut words = std::mem::take(&mut self.words);
+        let mut bytes = vec![0; self.range(&self.own).len()];
         let mut first = self.own.start;
+        // Usually one run: every chunk has every contribution.
         for run in self.additions.chunk_by(|a, b| a == b) {
-            let chunks = first..first + run.len() as u32;
-            let range = self.range(&chunks);
-            let words = &mut words[range.start / 8..range.end / 8];
-            scheme.finish_sum(&*self.engine, words, run[0])?;
-            first = chunks.end;
+            let end = first + run.len() as u32;
+            for first in (first..end).step_by(PIECE_CHUNKS) {
+                let piece = first..end.min(first + PIECE_CHUNKS as u32);
+                let range = self.range(&piece);
+                let words = self.sum.finish(&*self.engine, piece, run[0])?;
+                write_words(&mut bytes[range], &words);
+            }
+            first = end;
         }
-        Ok(to_bytes(&words))
+        Ok(bytes)
     }
 }
 

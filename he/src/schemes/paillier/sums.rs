@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use ciphergram_accel::{Engine, Program};
+use ciphergram_accel::{Engine, Operand, Program};
 use zeroize::Zeroizing;
 
 use super::{Encryptor, PaillierModulus, PaillierSecret, Plaintexts};
@@ -16,7 +16,9 @@ use crate::{
     error::CiphertextFault,
     ids::Seed,
     params::{CHUNK_BYTES, Chunks},
-    schemes::{self, Groups, Opener, Pace, PublicEncryption, Scratch, SecretScheme, SumScheme},
+    schemes::{
+        self, Groups, Opener, Pace, PublicEncryption, RunningSum, Scratch, SecretScheme, SumScheme,
+    },
 };
 
 /// Ciphertexts that are decrypted in one run.
@@ -37,18 +39,8 @@ impl SumScheme for PaillierModulus {
         self.sum_program().into()
     }
 
-    /// The empty product is 1.
-    fn start_sum(&self, words: &mut [u64]) {
-        words.chunks_mut(self.ciphertext_words()).for_each(|c| c[0] = 1);
-    }
-
-    fn finish_sum(
-        &self,
-        engine: &dyn Engine,
-        words: &mut [u64],
-        additions: u32,
-    ) -> Result<(), Error> {
-        Ok(self.correct(engine, words, -(additions as i32))?)
+    fn running_sum(&self, chunks: &Chunks, own: Range<u32>) -> Box<dyn RunningSum> {
+        Box::new(Products::new(self, chunks, own))
     }
 
     fn places_per_chunk(&self, chunks: &Chunks) -> usize {
@@ -71,6 +63,108 @@ impl SumScheme for PaillierModulus {
         words: &[u64],
     ) -> Result<Option<CiphertextFault>, Error> {
         Ok(self.coprimality_fault(engine, words)?)
+    }
+}
+
+/// Words that are gathered before they are multiplied: engines do best with many numbers at a time, of which a
+/// datagram holds few.
+const GATHERED_WORDS: usize = 1 << 13;
+
+/// Running products, and factors that wait.
+struct Products {
+    modulus: PaillierModulus,
+    chunks: Chunks,
+    first: u32,
+    program: Arc<Program>,
+    words: Vec<u64>,
+    waiting: Vec<Waiting>,
+    waiting_words: usize,
+}
+
+/// Factors of consecutive words of the products.
+struct Waiting {
+    at: usize,
+    words: Vec<u64>,
+}
+
+impl Products {
+    /// Returns the empty product, which is 1.
+    fn new(modulus: &PaillierModulus, chunks: &Chunks, own: Range<u32>) -> Self {
+        let mut words = vec![0; chunks.range_of(&own).len() / 8];
+        words.chunks_mut(modulus.ciphertext_words()).for_each(|c| c[0] = 1);
+        Self {
+            modulus: modulus.clone(),
+            chunks: *chunks,
+            first: own.start,
+            program: modulus.sum_program().into(),
+            words,
+            waiting: vec![],
+            waiting_words: 0,
+        }
+    }
+
+    /// Returns the place of chunks among the words.
+    fn range(&self, own: &Range<u32>) -> Range<usize> {
+        let (first, Range { start, end }) =
+            (self.chunks.offset_of(self.first), self.chunks.range_of(own));
+        (start - first) / 8..(end - first) / 8
+    }
+
+    /// Multiplies by what waits.
+    fn settle(&mut self, engine: &dyn Engine) -> Result<(), Error> {
+        self.waiting_words = 0;
+        for Waiting { at, words: factors } in std::mem::take(&mut self.waiting) {
+            let products = &mut self.words[at..at + factors.len()];
+            engine.run(&self.program, &mut [Operand::InOut(products), Operand::In(&factors)])?;
+        }
+        Ok(())
+    }
+}
+
+impl RunningSum for Products {
+    /// Powers of the radix are counted in 32 bits with a sign.
+    fn max_additions(&self) -> u32 {
+        i32::MAX as u32
+    }
+
+    fn add(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        words: &[u64],
+    ) -> Result<Option<CiphertextFault>, Error> {
+        if let Some(fault) = self.modulus.range_fault(words) {
+            return Ok(Some(fault));
+        }
+        let range = self.range(&own);
+        if words.len() >= GATHERED_WORDS {
+            let products = &mut self.words[range];
+            engine.run(&self.program, &mut [Operand::InOut(products), Operand::In(words)])?;
+            return Ok(None);
+        }
+        // What one contributor sends comes in its order, mostly.
+        let goes_on = |before: &&mut Waiting| before.at + before.words.len() == range.start;
+        match self.waiting.iter_mut().find(goes_on) {
+            Some(before) => before.words.extend_from_slice(words),
+            None => self.waiting.push(Waiting { at: range.start, words: words.to_vec() }),
+        }
+        self.waiting_words += words.len();
+        if self.waiting_words >= GATHERED_WORDS {
+            self.settle(engine)?;
+        }
+        Ok(None)
+    }
+
+    fn finish(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        additions: u32,
+    ) -> Result<Vec<u64>, Error> {
+        self.settle(engine)?;
+        let mut words = self.words[self.range(&own)].to_vec();
+        self.modulus.correct(engine, &mut words, -(additions as i32))?;
+        Ok(words)
     }
 }
 

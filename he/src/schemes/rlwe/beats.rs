@@ -1,22 +1,31 @@
 //! Polynomials of a sum in beats: how they add, and which beats are ciphertexts.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use ciphergram_accel::{Builder, Engine, Program, Ring, beats};
+use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, beats};
 
 use super::parameters::RlweParameters;
-use crate::{error::CiphertextFault, params::Chunks, schemes::SumScheme};
+use crate::{
+    Error,
+    error::CiphertextFault,
+    params::Chunks,
+    schemes::{RunningSum, SumScheme},
+};
 
 impl SumScheme for RlweParameters {
-    /// Adds beats in place, the beats of one unit an item.
+    /// Adds lanes in place, those of a chunk an item.
     fn sum_program(&self) -> Arc<Program> {
-        let unit = beats::beats_per_unit(self.ring.primes().len());
+        let beats = self.geometry.chunk_bytes() / beats::BYTES;
         let mut b = Builder::new("ckks-sum.sum");
-        let sum = b.beat_sums("sum", &self.ring, unit);
-        let x = b.beats("x", &self.ring, unit);
-        let next = b.add_beats("next", sum, x);
+        let sum = b.lane_sums("sum", &self.ring, beats);
+        let x = b.beats("x", &self.ring, beats);
+        let next = b.add_lanes("next", sum, x);
         b.update(sum, next);
         b.build().into()
+    }
+
+    fn running_sum(&self, chunks: &Chunks, own: Range<u32>) -> Box<dyn RunningSum> {
+        Box::new(LaneSums::new(self, chunks, own))
     }
 
     fn places_per_chunk(&self, chunks: &Chunks) -> usize {
@@ -36,6 +45,97 @@ impl SumScheme for RlweParameters {
         let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
         let stray = stray.map(|lane| CiphertextFault::Stray { lane });
         stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))
+    }
+}
+
+/// Sums of lanes, not reduced: a word each, and a word for each chunk that counts what is no residue.
+struct LaneSums {
+    scheme: RlweParameters,
+    chunks: Chunks,
+    first: u32,
+    add: Arc<Program>,
+    reduce: Program,
+    words: Vec<u64>,
+}
+
+impl LaneSums {
+    fn new(scheme: &RlweParameters, chunks: &Chunks, own: Range<u32>) -> Self {
+        let beats = scheme.geometry.chunk_bytes() / beats::BYTES;
+        let mut b = Builder::new("ckks-sum.reduce");
+        let sums = b.lanes("sums", &scheme.ring, beats);
+        let reduced = b.reduce_lanes("reduced", sums);
+        b.output(reduced);
+        Self {
+            scheme: scheme.clone(),
+            chunks: *chunks,
+            first: own.start,
+            add: scheme.sum_program(),
+            reduce: b.build(),
+            words: vec![0; own.len() * beats::lane_words(beats)],
+        }
+    }
+
+    /// Returns the words of a chunk's beats, and those of the sums of their lanes.
+    fn words_each(&self) -> (usize, usize) {
+        let beats = self.scheme.geometry.chunk_bytes() / beats::BYTES;
+        (beats * beats::WORDS, beats::lane_words(beats))
+    }
+
+    /// Returns the place of chunks among the words.
+    fn range(&self, own: &Range<u32>) -> Range<usize> {
+        let (_, each) = self.words_each();
+        let place = |chunk: u32| (chunk - self.first) as usize * each;
+        place(own.start)..place(own.end)
+    }
+}
+
+impl RunningSum for LaneSums {
+    fn max_additions(&self) -> u32 {
+        beats::MAX_ADDENDS
+    }
+
+    fn add(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        words: &[u64],
+    ) -> Result<Option<CiphertextFault>, Error> {
+        let (beats, each) = self.words_each();
+        let first = own.start;
+        let range = self.range(&own);
+        let sums = &mut self.words[range];
+        // A chunk that was cut goes on with zeros, which are residues.
+        let filled = own.len() * beats;
+        let filled = (words.len() < filled).then(|| {
+            let mut all = words.to_vec();
+            all.resize(filled, 0);
+            all
+        });
+        let all = filled.as_deref().unwrap_or(words);
+        engine.run(&self.add, &mut [Operand::InOut(sums), Operand::In(all)])?;
+        let is_bad = sums.chunks_exact(each).any(|sums| sums.last() != Some(&0))
+            || first_stray((&self.chunks, first), words, &self.scheme.ring).is_some();
+        if !is_bad {
+            return Ok(None);
+        }
+        for (sums, words) in sums.chunks_exact_mut(each).zip(all.chunks_exact(beats)) {
+            beats::take_lanes(sums, words, &self.scheme.ring);
+        }
+        Ok(self.scheme.range_fault(engine, &self.chunks, first, words))
+    }
+
+    fn finish(
+        &mut self,
+        engine: &dyn Engine,
+        own: Range<u32>,
+        _additions: u32,
+    ) -> Result<Vec<u64>, Error> {
+        let (beats, _) = self.words_each();
+        let mut out = vec![0; own.len() * beats];
+        let sums = &self.words[self.range(&own)];
+        engine.run(&self.reduce, &mut [Operand::In(sums), Operand::Out(&mut out)])?;
+        out.truncate(self.chunks.range_of(&own).len() / 8);
+        Ok(out)
     }
 }
 
