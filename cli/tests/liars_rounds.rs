@@ -225,8 +225,8 @@ impl Accumulator for LyingSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.check(chunks, payload)
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        self.0.add(chunks, payload);
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.0.add(chunks, payload)
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         let mut sum = self.0.finish(chunk)?;

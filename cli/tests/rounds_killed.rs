@@ -340,6 +340,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let hello = Announcement { seed, job: job.id(), lowest_round: 0, agreement }.to_bytes(key);
     node.join(driver.now(), seed.id(), hello, None).unwrap();
     let (mut open, mut next, mut counted) = (false, 0, 0);
+    let chunk_bytes = NonZeroU32::new(chunks.bytes_of(0) as u32).unwrap();
     let turn = |node: &mut Contributor, now| {
         while let Some(event) = node.poll_event() {
             counted += u32::from(matches!(event, ContributorEvent::Counted { .. }));
@@ -352,7 +353,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
         while open && next < count && node.can_push() {
             let at = chunks.offset_of(next);
             let bytes = stream.slice(at..at + chunks.bytes_of(next));
-            node.push(now, next, at as u64, bytes).unwrap();
+            node.push(now, next, chunk_bytes, bytes).unwrap();
             next += 1;
         }
         if open && next == count && counted == count {

@@ -15,7 +15,7 @@ use std::{
 
 use ciphergram_nic::proto::{
     Accumulator, ChunkLayout, Config, Endpoint, Event, Identity, MESSAGE_WINDOW, MessageId, NodeId,
-    Peer, Refusal, Shard, SumConfig, SumRegion, Time,
+    Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion, Time,
 };
 
 /// Bytes of a script that are looked at, so that a run stays short.
@@ -34,7 +34,7 @@ const SUM: u32 = 4;
 const HELD_BYTES: usize = 4 * INBOX_BYTES as usize;
 /// Of the sum: chunks, their bytes, contributors.
 const CHUNKS: u32 = 5;
-const CHUNK_BYTES: usize = 24;
+const CHUNK_BYTES: usize = 500;
 const CONTRIBUTORS: u16 = 3;
 
 /// A script, 0 where it has ended.
@@ -73,9 +73,10 @@ impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         let added = payload.chunks(CHUNK_BYTES).map(|own| [own[0], own[1]]);
         self.0.lock().expect("one thread").extend(chunks.zip(added));
+        Ok(())
     }
     fn finish(&mut self, _: u32) -> Result<Vec<u8>, String> {
         Ok(vec![])
@@ -297,17 +298,22 @@ impl World {
         let what = script.next();
         let contributor = what % usize::from(CONTRIBUTORS);
         let first = script.next() as u32 % CHUNKS;
-        let chunks = first..(first + 1 + (what as u32 >> 2) % 3).min(CHUNKS);
+        let chunks = first..(first + 1 + (what as u32 >> 2) % CHUNKS).min(CHUNKS);
         // Now and then another contribution under the same number.
         let mark = [contributor as u8, u8::from(what >= 240)];
         let mut own = [0; CHUNK_BYTES];
         own[..2].copy_from_slice(&mark);
         let data = own.repeat(chunks.len());
-        let offset = u64::from(first) * CHUNK_BYTES as u64;
         let (now, peer, contributor) = (self.now, self.peer(end, what >> 4), contributor as u16);
-        let endpoint = &mut self.ends[end].endpoint;
-        let sent = endpoint.sum(now, peer, SUM, 5, contributor, first, offset, data.into());
-        let Ok(id) = sent else { return };
+        let sum = SumMessage {
+            rkey: SUM,
+            round: 5,
+            contributor,
+            first_chunk: first,
+            chunk_bytes: NonZeroU32::new(CHUNK_BYTES as u32).unwrap(),
+            data: data.into(),
+        };
+        let Ok(id) = self.ends[end].endpoint.sum(now, peer, sum) else { return };
         self.ends[end].ask(peer, id, Asked::Sum { chunks, mark });
     }
 

@@ -30,7 +30,7 @@ pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
 pub use endpoint::{Config, Endpoint, Usage};
 pub use event::{Cause, Event, MessageId, Peer, Stranger};
-pub use outbox::MESSAGE_WINDOW;
+pub use outbox::{MESSAGE_WINDOW, SumMessage};
 pub use path::{Origin, Route};
 pub use pipeline::Pipeline;
 pub use secure::{Identity, NodeId, Suite};

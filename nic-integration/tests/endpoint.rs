@@ -13,7 +13,7 @@ use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
     Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
-    Shard, Stranger, SumConfig, SumRegion, Time, secure::DECLINE_RATE,
+    Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
 };
 use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
@@ -364,8 +364,16 @@ fn queues_are_bounded() {
     }
     let full = end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None);
     assert_eq!(full, Err(NicError::NoRoom { peer }));
-    let big = end.sum(Time::ZERO, Peer::of(node(3)), 1, 0, 0, 0, 0, pattern(1293, 0));
+    let big = sum(0, 0, (0, 1293), &[0; 1293]);
+    let big = end.sum(Time::ZERO, Peer::of(node(3)), big);
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
+}
+
+/// Returns bytes from a chunk on, for region 6; and how many each chunk has, by which its offset is known.
+fn sum(round: u32, contributor: u16, (first_chunk, each): (u32, u32), data: &[u8]) -> SumMessage {
+    let chunk_bytes = NonZeroU32::new(each).unwrap();
+    let data = Bytes::copy_from_slice(data);
+    SumMessage { rkey: 6, round, contributor, first_chunk, chunk_bytes, data }
 }
 
 /// Three chunks, two of them a group.
@@ -408,9 +416,11 @@ impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.check(chunks.clone(), payload)?;
         let firsts = payload.chunks(8).map(|chunk| chunk[0]);
         self.0.lock().unwrap().extend(chunks.zip(firsts));
+        Ok(())
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         Ok(vec![chunk as u8])
@@ -426,12 +436,10 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
         region.bind(contributor, Peer { node: node(1), incarnation: 11 });
     }
     pair.ends[1].register_sum(6, region).unwrap();
-    let mut send = |round, contributor, chunk, offset, data: &[u8]| {
+    let mut send = |round, contributor, chunk, data: &[u8]| {
         let now = pair.network.now();
         let peer = Peer::of(node(2));
-        pair.ends[0]
-            .sum(now, peer, 6, round, contributor, chunk, offset, Bytes::copy_from_slice(data))
-            .unwrap();
+        pair.ends[0].sum(now, peer, sum(round, contributor, chunk, data)).unwrap();
         let [mut sent, received] = pair.run(Duration::from_secs(1));
         let status = match sent.pop() {
             Some(Event::Completed { .. }) => Ok(()),
@@ -442,21 +450,21 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     };
     let added = |count| (Ok(()), vec![], count);
     let refused = |refusal, count| (Err(refusal), vec![], count);
-    assert_eq!(send(3, 5, 0, 0, &[1; 8]), refused(Refusal::WrongRound, 0));
-    assert_eq!(send(4, 6, 0, 0, &[1; 8]), refused(Refusal::NotContributor, 0));
-    assert_eq!(send(4, 5, 0, 8, &[1; 8]), refused(Refusal::WrongOffset, 0));
-    assert_eq!(send(4, 5, 3, 24, &[1; 8]), refused(Refusal::ChunkOutOfRange, 0));
-    assert_eq!(send(4, 5, 0, 0, &[1; 12]), refused(Refusal::WrongLength, 0));
-    assert_eq!(send(4, 5, 0, 0, &[]), refused(Refusal::WrongLength, 0));
+    assert_eq!(send(3, 5, (0, 8), &[1; 8]), refused(Refusal::WrongRound, 0));
+    assert_eq!(send(4, 6, (0, 8), &[1; 8]), refused(Refusal::NotContributor, 0));
+    assert_eq!(send(4, 5, (1, 16), &[1; 8]), refused(Refusal::WrongOffset, 0));
+    assert_eq!(send(4, 5, (3, 8), &[1; 8]), refused(Refusal::ChunkOutOfRange, 0));
+    assert_eq!(send(4, 5, (0, 8), &[1; 12]), refused(Refusal::WrongLength, 0));
+    assert_eq!(send(4, 5, (0, 8), &[]), refused(Refusal::WrongLength, 0));
     let half_bad: Vec<u8> = [[1; 8], [255; 8]].concat();
-    assert_eq!(send(4, 5, 0, 0, &half_bad), refused(Refusal::InvalidCiphertext, 0));
-    assert_eq!(send(4, 5, 0, 0, &[1; 16]), added(2));
-    assert_eq!(send(4, 5, 0, 0, &[1; 8]), added(2), "again, cut differently");
-    assert_eq!(send(4, 5, 1, 8, &[1; 12]), added(3), "chunk 1 again, chunk 2 new");
-    assert_eq!(send(4, 5, 1, 8, &[2; 8]), added(3), "other bytes: the first count");
+    assert_eq!(send(4, 5, (0, 8), &half_bad), refused(Refusal::InvalidCiphertext, 0));
+    assert_eq!(send(4, 5, (0, 8), &[1; 16]), added(2));
+    assert_eq!(send(4, 5, (0, 8), &[1; 8]), added(2), "again, cut differently");
+    assert_eq!(send(4, 5, (1, 8), &[1; 12]), added(3), "chunk 1 again, chunk 2 new");
+    assert_eq!(send(4, 5, (1, 8), &[2; 8]), added(3), "other bytes: the first count");
     let closes = |chunk| Event::ChunkClosed { rkey: 6, chunk };
-    assert_eq!(send(4, 69, 0, 0, &[3; 16]), (Ok(()), vec![closes(0), closes(1)], 5));
-    assert_eq!(send(4, 69, 0, 0, &[3; 8]), added(5), "a closed chunk still knows its own");
+    assert_eq!(send(4, 69, (0, 8), &[3; 16]), (Ok(()), vec![closes(0), closes(1)], 5));
+    assert_eq!(send(4, 69, (0, 8), &[3; 8]), added(5), "a closed chunk still knows its own");
     let region = pair.ends[1].sum_region(6).unwrap();
     assert!(region.has(1, 5) && region.has(1, 69) && !region.has(2, 69));
     let mut bitmap = [0; 16];
@@ -466,7 +474,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let mut late = |data: &[u8]| {
         let now = pair.network.now();
         let peer = Peer::of(node(2));
-        pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, Bytes::copy_from_slice(data)).unwrap();
+        pair.ends[0].sum(now, peer, sum(4, 69, (2, 8), data)).unwrap();
         pair.run(Duration::from_secs(1))
     };
     let [sent, received] = late(&[9; 4]);
@@ -487,10 +495,7 @@ fn sums_that_arrive_together_are_answered_apart() {
     let mut send = |datagrams: &[(u16, u32, &[u8])]| {
         let (now, peer) = (pair.network.now(), Peer::of(node(2)));
         let queue = |&(contributor, chunk, data): &(u16, u32, &[u8])| {
-            let offset = u64::from(chunk) * 8;
-            pair.ends[0]
-                .sum(now, peer, 6, 4, contributor, chunk, offset, Bytes::copy_from_slice(data))
-                .unwrap()
+            pair.ends[0].sum(now, peer, sum(4, contributor, (chunk, 8), data)).unwrap()
         };
         let messages: Vec<_> = datagrams.iter().map(queue).collect();
         let [sent, _] = pair.run(Duration::from_secs(1));
@@ -531,8 +536,8 @@ fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     region.bind(5, Peer { node: node(1), incarnation: 11 });
     pair.ends[1].register_sum(6, region).unwrap();
     let mut send = |chunk: u32, data: &[u8]| {
-        let (now, peer, offset) = (pair.network.now(), Peer::of(node(2)), u64::from(chunk) * 8);
-        pair.ends[0].sum(now, peer, 6, 4, 5, chunk, offset, Bytes::copy_from_slice(data)).unwrap();
+        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+        pair.ends[0].sum(now, peer, sum(4, 5, (chunk, 8), data)).unwrap();
         pair.run(Duration::from_secs(1));
         let region = pair.ends[1].sum_region(6).unwrap();
         region.close(chunk);

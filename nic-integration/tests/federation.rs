@@ -291,8 +291,10 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
         thread::spawn(move || {
             let slow = contribute(lattice(), addr, number, VALUES, move |participation| {
                 if number == 2 {
-                    // Its second batch comes after the deadline.
+                    // Its second batch comes after the deadline. It holds up no thread of the others.
                     participation.engine = Troubled::new(Duration::from_secs(5), usize::MAX);
+                    let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+                    participation.threads = Some(leak(threads.unwrap()));
                 }
             });
             reported.send((number, slow.join().unwrap())).unwrap();

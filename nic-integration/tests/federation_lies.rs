@@ -116,8 +116,11 @@ impl Accumulator for LyingSum {
             _ => self.0.check(chunks, payload),
         }
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        self.0.add(chunks, payload);
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        match self.1 {
+            Lie::Refusal => Err(Refusal::InvalidCiphertext),
+            _ => self.0.add(chunks, payload),
+        }
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         let mut sum = self.0.finish(chunk)?;

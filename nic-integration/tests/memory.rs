@@ -84,8 +84,8 @@ impl Accumulator for Counted<Box<dyn Accumulator>> {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         owned(Owner::Application, || self.0.check(chunks, payload))
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        owned(Owner::Application, || self.0.add(chunks, payload));
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        owned(Owner::Application, || self.0.add(chunks, payload))
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         // The result is no longer the application's.
@@ -237,16 +237,15 @@ impl World {
             }
         }
         let Some(stream) = client.stream.as_ref().filter(|_| client.open) else { return };
-        for _ in 0..64 {
-            if client.next == chunks.count() || !client.node.can_push() {
-                return;
-            }
-            let start = chunks.offset_of(client.next);
-            let own = stream.slice(start..start + chunks.bytes_of(client.next));
-            client.node.push(now, client.next, start as u64, own).unwrap();
-            client.next += 1;
-            client.unanswered += 1;
+        if client.next == chunks.count() || !client.node.can_push() {
+            return;
         }
+        let end = chunks.count().min(client.next + 64);
+        let own = stream.slice(chunks.range_of(&(client.next..end)));
+        let chunk_bytes = NonZeroU32::new(chunks.bytes_of(0) as u32).unwrap();
+        client.node.push(now, client.next, chunk_bytes, own).unwrap();
+        client.next = end;
+        client.unanswered += 1;
     }
 
     fn wait(&mut self, span: Duration) {

@@ -7,6 +7,7 @@
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
             while next < CHUNKS && node.can_push() {
                 let mine = values(number, next, Issue::of(0));
                 let bytes: Vec<u8> = mine.iter().flat_map(|word| word.to_le_bytes()).collect();
-                node.push(now, next, u64::from(next) * 64, bytes.into()).unwrap();
+                node.push(now, next, NonZeroU32::new(64).unwrap(), bytes.into()).unwrap();
                 next += 1;
             }
             ControlFlow::Continue(MAX_SLEEP)

@@ -18,14 +18,16 @@ use std::time::Duration;
 use cases::cases;
 use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
-use ciphergram_he::params::Scheme;
+use ciphergram_he::params::{Chunks, Scheme};
 use ciphergram_he::{Contributor as Participant, ContributorSet};
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::federation::SumApplication;
-use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, Time};
+use ciphergram_nic::proto::{
+    Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, SumMessage, Time,
+};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Opening,
     SumLayout,
@@ -35,6 +37,12 @@ use support::{check_exact, engine, job, key, node, server, update, weight};
 
 const FOREVER: Duration = Duration::from_secs(120);
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
+/// Chunks of a message: more than a datagram takes.
+const PUSHED: u32 = 3;
+
+fn chunk_bytes(chunks: &Chunks) -> NonZeroU32 {
+    NonZeroU32::new(chunks.geometry().chunk_bytes() as u32).unwrap()
+}
 
 fn lattice() -> &'static SecretKey {
     key(Scheme::CkksSum)
@@ -244,16 +252,16 @@ impl Client {
                 ContributorEvent::Unlisted => panic!("not listed"),
             }
         }
-        // A datagram a turn: sealing takes time, so that deaths fall in the middle.
+        // A message a turn: sealing takes time, so that deaths fall in the middle.
         if let Some((_, terms)) = &self.open
             && node.can_push()
         {
             let chunks = self.key.public().parameters().chunks(terms.agreement.values());
             if self.next < chunks.count() {
-                let start = chunks.offset_of(self.next);
-                let bytes = self.stream.slice(start..start + chunks.bytes_of(self.next));
-                node.push(now, self.next, start as u64, bytes).unwrap();
-                self.next += 1;
+                let end = (self.next + PUSHED).min(chunks.count());
+                let bytes = self.stream.slice(chunks.range_of(&(self.next..end)));
+                node.push(now, self.next, chunk_bytes(&chunks), bytes).unwrap();
+                self.next = end;
             }
         }
         self.node = Some(node);
@@ -389,14 +397,22 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let under = job(lattice().public()).terms(terms.round, &terms.agreement).unwrap();
     let ticket = Ticket::draw().unwrap();
     let sealer = Sealer::new(lattice().as_client(3), engine(), own, ticket, &under).unwrap();
-    let length = sealer.chunks().bytes_of(0);
-    let chunk = Bytes::from(sealer.seal_all().unwrap()).slice(..length);
+    let chunk_bytes = chunk_bytes(sealer.chunks());
+    let data = Bytes::from(sealer.seal_all().unwrap()).slice(..chunk_bytes.get() as usize);
     let addr = SocketAddr::from(([10, 0, 0, 1], 9999));
     let mut stranger = Endpoint::new(world.config(node(3))).unwrap();
     stranger.contact(server().id(), SERVER.into());
     let aggregator = Peer::of(server().id());
     for number in [3, 0] {
-        stranger.sum(now, aggregator, rkey, opening.round, number, 0, 0, chunk.clone()).unwrap();
+        let sum = SumMessage {
+            rkey,
+            round: opening.round,
+            contributor: number,
+            first_chunk: 0,
+            chunk_bytes,
+            data: data.clone(),
+        };
+        stranger.sum(now, aggregator, sum).unwrap();
     }
     let mut refusals = vec![];
     while refusals.len() < 2 {

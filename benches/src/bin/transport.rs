@@ -68,8 +68,7 @@ fn accounts(span: Duration) -> Result<(), Failure> {
         row("  in the system", &picoseconds(|c| c.system));
         row("  AES-256-GCM", &picoseconds(|c| c.cipher));
         row("  one copy", &picoseconds(|c| c.copy));
-        row("  range check", &picoseconds(|c| c.check));
-        row("  adding", &picoseconds(|c| c.add));
+        row("  adding, range check", &picoseconds(|c| c.add));
         row("  rest", &picoseconds(Column::rest));
         row("sockets alone", &picoseconds(|c| c.sockets));
         row("floor: sockets, AES, one copy", &picoseconds(Column::floor));

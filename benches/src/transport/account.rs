@@ -16,8 +16,6 @@ const AHEAD: u64 = MEBIBYTE as u64;
 const BURST: usize = 7;
 /// Runs of sockets alone.
 const RUNS: usize = 6;
-/// Bytes of chunks that a pipeline adds at once, as datagrams that arrive together.
-const TOGETHER: usize = 1 << 16;
 
 /// What one end spends on a byte of payload, in picoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +30,9 @@ pub struct Column {
     pub sockets: f64,
     /// Sealing or opening by AES-256-GCM alone.
     pub cipher: f64,
-    /// One copy of the payload alone.
+    /// One copy of the payload alone, where there is one.
     pub copy: f64,
-    /// The range check of a sum alone.
-    pub check: f64,
-    /// Adding alone.
+    /// Adding alone, with its range check, as many chunks at once as a datagram holds.
     pub add: f64,
 }
 
@@ -44,7 +40,7 @@ impl Column {
     /// Returns what is outside of the system and is none of the parts.
     #[must_use]
     pub fn rest(&self) -> f64 {
-        self.total - self.system - self.cipher - self.copy - self.check - self.add
+        self.total - self.system - self.cipher - self.copy - self.add
     }
 
     /// Returns what nothing that passes sealed bytes by sockets can do without: sockets, the cipher and one copy.
@@ -65,7 +61,7 @@ pub fn account(datagram_bytes: usize, span: Duration) -> Result<Vec<Column>, Fai
     let sockets = sockets(datagram_bytes, part)?;
     let cipher = cipher(payload, part)?;
     let copy = copy(payload, part);
-    let [check, add] = additions(TOGETHER, Scheme::CkksSum, part)?;
+    let add = additions(payload, Scheme::CkksSum, part)?;
     let setting = Setting::of(datagram_bytes);
     let names = [["WRITE send", "WRITE receive"], ["SUM send", "SUM receive"]];
     let flows = [writes(setting, MEBIBYTE, span)?, sums(setting, Scheme::CkksSum, span)?];
@@ -79,8 +75,8 @@ pub fn account(datagram_bytes: usize, span: Duration) -> Result<Vec<Column>, Fai
                 system: ends[end].system,
                 sockets: sockets[end].total(),
                 cipher: cipher[end],
-                copy,
-                check: if adds { check } else { 0.0 },
+                // A sum is added from where it arrived.
+                copy: if adds { 0.0 } else { copy },
                 add: if adds { add } else { 0.0 },
             }
         })

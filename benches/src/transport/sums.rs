@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    num::NonZeroU32,
     ops::Range,
     sync::Arc,
     time::{Duration, Instant},
@@ -15,7 +16,7 @@ use ciphergram_he::{
 use ciphergram_nic::{
     Bytes,
     federation::SumApplication,
-    proto::{Accumulator, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumRegion},
+    proto::{Accumulator, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion},
     round::{Application as _, Opened},
 };
 use rand_chacha::ChaCha20Rng;
@@ -28,8 +29,10 @@ use super::{
     spent::Flow,
 };
 
-/// SUMs under way at once.
-const AHEAD: usize = 768;
+/// SUMs of a mebibyte under way at once.
+const AHEAD: usize = 4;
+/// Bytes of their chunks.
+const MESSAGE_BYTES: usize = 1 << 20;
 /// The first of the sum regions.
 const SUMS: u32 = 100;
 /// Contributions to one region, all of them the same ciphertexts.
@@ -52,39 +55,33 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<Flow, Fa
     added(setting, contribution(scheme)?, span)
 }
 
-/// Measures what the sums of [`sums`] take alone, for each byte in picoseconds: the check of chunks, and adding them,
-/// `bytes` at a time.
+/// Measures what the sums of [`sums`] take alone, for each byte in picoseconds: checking and adding chunks, `bytes` at
+/// a time.
 ///
 /// # Errors
 /// A chunk is refused.
-pub fn additions(bytes: usize, scheme: Scheme, span: Duration) -> Result<[f64; 2], Failure> {
+pub fn additions(bytes: usize, scheme: Scheme, span: Duration) -> Result<f64, Failure> {
     let Contribution { stream, mut open } = contribution(scheme)?;
     let Opened { layout, mut shards, .. } = open()?;
     let runs = cut(&*layout, &stream, bytes);
-    let ends = runs.iter().skip(1).map(|(first, ..)| *first).chain([layout.chunk_count()]);
+    let ends = runs.iter().skip(1).map(|(first, _)| *first).chain([layout.chunk_count()]);
     let runs: Vec<_> = runs.iter().zip(ends).collect();
-    let (mut spent, mut added, began) = ([Duration::ZERO; 2], 0, Instant::now());
+    let (mut added, began) = (0, Instant::now());
     while began.elapsed() < span {
-        for ((first, _, data), end) in &runs {
+        for ((first, data), end) in &runs {
             let at = shards.partition_point(|shard| shard.chunks.end <= *first);
             // A run that reaches into the next shard is left out.
             let Some(shard) = shards.get_mut(at).filter(|shard| shard.chunks.end >= *end) else {
                 continue;
             };
-            let begin = Instant::now();
-            let checked = shard.accumulator.check(*first..*end, data);
-            let middle = Instant::now();
-            shard.accumulator.add(*first..*end, data);
-            spent[0] += middle - begin;
-            spent[1] += middle.elapsed();
-            checked.map_err(|refusal| refusal.to_string())?;
+            shard.accumulator.add(*first..*end, data).map_err(|refusal| refusal.to_string())?;
             added += data.len();
         }
     }
     if added == 0 {
         return Err("no run lies in one shard".into());
     }
-    Ok(spent.map(|time| time.as_secs_f64() * 1e12 / added as f64))
+    Ok(began.elapsed().as_secs_f64() * 1e12 / added as f64)
 }
 
 /// Seals a contribution under a key of its own.
@@ -197,12 +194,14 @@ impl Accumulator for Products {
         let fits = words(payload).chunks(WORDS).all(|number| self.modulus.contains_vartime(number));
         if fits { Ok(()) } else { Err(Refusal::InvalidCiphertext) }
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.check(chunks.clone(), payload)?;
         let place = |chunk: u32| (chunk - self.first) as usize * CHUNK_BYTES / 8;
         let place = place(chunks.start)..place(chunks.end);
         let mut operands = [Operand::InOut(&mut self.sums[place]), Operand::In(&words(payload))];
         // What was checked is in range.
         let _ = self.engine.run(&self.program, &mut operands);
+        Ok(())
     }
     fn finish(&mut self, _: u32) -> Result<Vec<u8>, String> {
         Err("nobody asks for the sum".into())
@@ -218,12 +217,14 @@ fn added(
     let Pair { mut waits, contacts, node } = Pair::new(setting)?;
     let region_bytes = contribution.stream.len() * usize::from(CONTRIBUTORS);
     let needed = PLENTY * (span + 2 * WARM_UP).as_secs_f64() / region_bytes as f64;
-    let (peer, limit) = (contacts.peer()?, contacts.endpoint.payload_limit());
-    let mut datagrams = vec![];
+    let peer = contacts.peer()?;
+    let mut messages = vec![];
+    let mut chunk_bytes = NonZeroU32::MIN;
     for region in 0..needed.ceil() as u32 {
         let Opened { layout, shards, .. } = (contribution.open)()?;
-        if datagrams.is_empty() {
-            datagrams = cut(&*layout, &contribution.stream, limit);
+        if messages.is_empty() {
+            chunk_bytes = NonZeroU32::new(layout.chunk_bytes(0) as u32).ok_or("empty chunks")?;
+            messages = cut(&*layout, &contribution.stream, MESSAGE_BYTES);
         }
         let config = SumConfig {
             round: 0,
@@ -239,28 +240,26 @@ fn added(
     }
     let mut next = (0u32..)
         .flat_map(|region| (0..CONTRIBUTORS).map(move |contributor| (region, contributor)))
-        .flat_map(|turn| datagrams.iter().map(move |datagram| (turn, datagram)));
+        .flat_map(|turn| messages.iter().map(move |message| (turn, message)));
     let to = Peer::of(node);
     goodput((waits, contacts), to, AHEAD, span, &mut |endpoint, now| {
-        let ((region, contributor), (chunk, offset, data)) = next.next().ok_or("no end")?;
-        let rkey = SUMS + region;
-        let sent = endpoint.sum(now, to, rkey, 0, contributor, *chunk, *offset, data.clone())?;
-        Ok((sent, data.len()))
+        let ((region, contributor), (first_chunk, data)) = next.next().ok_or("no end")?;
+        let (rkey, first_chunk, data) = (SUMS + region, *first_chunk, data.clone());
+        let bytes = data.len();
+        let sum = SumMessage { rkey, round: 0, contributor, first_chunk, chunk_bytes, data };
+        Ok((endpoint.sum(now, to, sum)?, bytes))
     })
 }
 
-/// A datagram's first chunk, its offset and its bytes.
-type Datagram = (u32, u64, Bytes);
-
-/// Cuts chunks into datagrams, as many whole ones to each as fit.
-fn cut(chunks: &dyn ChunkLayout, stream: &Bytes, limit: usize) -> Vec<Datagram> {
+/// Cuts chunks into runs, as many whole ones to each as fit: the first, and their bytes.
+fn cut(chunks: &dyn ChunkLayout, stream: &Bytes, limit: usize) -> Vec<(u32, Bytes)> {
     let start = |chunk: u32| chunks.chunk_offset(chunk) as usize;
     let end = |chunk: u32| start(chunk) + chunks.chunk_bytes(chunk);
     let (mut cuts, mut first) = (vec![], 0);
     while first < chunks.chunk_count() {
         let fits = |chunk: &u32| end(*chunk) <= start(first) + limit;
         let last = (first..chunks.chunk_count()).take_while(fits).last().unwrap_or(first);
-        cuts.push((first, start(first) as u64, stream.slice(start(first)..end(last))));
+        cuts.push((first, stream.slice(start(first)..end(last))));
         first = last + 1;
     }
     cuts

@@ -151,10 +151,15 @@ impl Accumulator for ShardSum {
         self.sum.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }
 
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        if let Err(error) = self.sum.add(chunks, payload) {
-            self.failure.get_or_insert(error.to_string());
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        match self.sum.add(chunks, payload) {
+            Err(Error::Ciphertext { .. }) => return Err(Refusal::InvalidCiphertext),
+            Err(error) => {
+                self.failure.get_or_insert(error.to_string());
+            }
+            Ok(()) => {}
         }
+        Ok(())
     }
 
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {

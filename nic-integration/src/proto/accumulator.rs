@@ -28,17 +28,21 @@ pub trait ChunkLayout: Send + Sync {
 /// Adds ciphertexts of some chunks of one round. Knows the scheme; knows nothing of peers, bits or
 /// retransmission, for which see [`SumRegion`](super::SumRegion).
 pub trait Accumulator: Send {
-    /// Checks that the bytes of whole chunks are in the scheme's range; `payload` is as long as the
-    /// chunks.
+    /// Checks that the bytes of whole chunks are in the scheme's range, for what is added later; `payload` is as long
+    /// as the chunks.
     ///
     /// # Errors
     ///
-    /// [`Refusal::InvalidCiphertext`], as a rule. Nothing is added then.
+    /// [`Refusal::InvalidCiphertext`], as a rule.
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal>;
 
-    /// Adds bytes that passed [`check`](Self::check). Called exactly once per contributor and
-    /// chunk, never after [`finish`](Self::finish) of that chunk.
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]);
+    /// Adds the bytes of whole chunks, unless they fail a [`check`](Self::check): then it adds none. Adds a
+    /// contributor's chunk at most once, and never after [`finish`](Self::finish) of that chunk.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); none if the bytes have passed that.
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal>;
 
     /// Returns the chunk's sum in its wire form. Called at most once per chunk, after at least one
     /// `add`.

@@ -30,7 +30,7 @@ use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_pre
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
 use super::lock::lock;
-use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
+use super::outbox::{MESSAGE_WINDOW, Message, Outbox, SumMessage};
 use super::path::{MAX_PATHS, Origin, Route};
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::secure::{Gate, NodeId};
@@ -169,15 +169,10 @@ impl Endpoint {
         self.links.values().map(|link| link.peer)
     }
 
-    /// Returns the payload bytes of a full datagram, which is the most that a SUM carries.
+    /// Returns the payload bytes of a full datagram.
     #[must_use]
     pub fn payload_limit(&self) -> usize {
         self.config.datagram_bytes - OVERHEAD_BYTES
-    }
-
-    /// Adds the SUMs that wait in the pipelines that are here.
-    fn add_pending(&mut self) {
-        self.pipelines.iter_mut().for_each(Pipeline::add_pending);
     }
 
     // Messages.
@@ -232,42 +227,42 @@ impl Endpoint {
         }
         let opcode = if immediate.is_some() { Opcode::WriteImm } else { Opcode::Write };
         let immediate = immediate.unwrap_or(0);
-        let message =
-            Message { opcode, contributor: 0, rkey, offset, data, immediate, first_index: 0 };
+        let message = Message {
+            opcode,
+            contributor: 0,
+            rkey,
+            offset,
+            data,
+            immediate,
+            first_index: 0,
+            chunk_bytes: None,
+        };
         self.queue(now, peer, message)
     }
 
-    /// Queues a SUM: one datagram of whole chunks, `first_chunk` onwards, at `offset` of the
-    /// contribution.
+    /// Queues a SUM, in as many datagrams of whole chunks as it takes.
     ///
     /// # Errors
     ///
     /// [`NicError::NoSuchPeer`], [`NicError::NoRoom`], [`NicError::TooManyPeers`];
-    /// [`NicError::MessageTooLong`] if the chunks exceed [`payload_limit`](Self::payload_limit).
-    #[expect(clippy::too_many_arguments, reason = "the header's fields, each of its own meaning")]
-    pub fn sum(
-        &mut self,
-        now: Time,
-        peer: Peer,
-        rkey: u32,
-        round: u32,
-        contributor: u16,
-        first_chunk: u32,
-        offset: u64,
-        data: Bytes,
-    ) -> Result<MessageId, NicError> {
-        let limit = self.payload_limit();
-        if data.len() > limit {
-            return Err(NicError::MessageTooLong { bytes: data.len(), limit });
+    /// [`NicError::MessageTooLong`] if a chunk exceeds [`payload_limit`](Self::payload_limit).
+    pub fn sum(&mut self, now: Time, peer: Peer, sum: SumMessage) -> Result<MessageId, NicError> {
+        let SumMessage { rkey, round, contributor, first_chunk, chunk_bytes, data } = sum;
+        let chunk = (chunk_bytes.get() as usize).min(data.len());
+        for (bytes, limit) in [(chunk, self.payload_limit()), (data.len(), MAX_MESSAGE_BYTES)] {
+            if bytes > limit {
+                return Err(NicError::MessageTooLong { bytes, limit });
+            }
         }
         let message = Message {
             opcode: Opcode::Sum,
             contributor,
             rkey,
-            offset,
+            offset: u64::from(first_chunk) * u64::from(chunk_bytes.get()),
             data,
             immediate: round,
             first_index: first_chunk,
+            chunk_bytes: Some(chunk_bytes),
         };
         self.queue(now, peer, message)
     }
@@ -439,7 +434,6 @@ impl Endpoint {
 
     /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.add_pending();
         self.drain_confirmed();
         self.shared.next_event()
     }

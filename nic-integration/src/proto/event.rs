@@ -56,12 +56,14 @@ pub enum Event {
         /// The message.
         message: MessageId,
     },
-    /// A message of ours was refused. Some of a WRITE's bytes may have landed.
+    /// A message of ours was refused. Some of a WRITE's bytes may have landed, some of a SUM's chunks may count.
     Refused {
         /// The peer that refused it.
         peer: Peer,
         /// The message.
         message: MessageId,
+        /// The index of the datagram refused: its first chunk, of a SUM.
+        index: u32,
         /// The reason.
         refusal: Refusal,
     },

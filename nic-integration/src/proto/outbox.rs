@@ -1,6 +1,7 @@
 //! Messages to one peer, whichever channels carry their datagrams (PROTOCOL §4.2, §4.9).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -15,6 +16,23 @@ use super::time::Time;
 /// further apart, so that a receiver can forget older ones (PROTOCOL §4.2).
 pub const MESSAGE_WINDOW: u64 = 1024;
 
+/// Whole chunks of a contribution, one after the other.
+#[derive(Clone, Debug)]
+pub struct SumMessage {
+    /// The sum region.
+    pub rkey: u32,
+    /// The round that the region sums.
+    pub round: u32,
+    /// The number contributed as.
+    pub contributor: u16,
+    /// The first of the chunks.
+    pub first_chunk: u32,
+    /// Bytes of a chunk. Only the last of the contribution may be shorter.
+    pub chunk_bytes: NonZeroU32,
+    /// The bytes of the chunks.
+    pub data: Bytes,
+}
+
 /// A message as the caller gave it.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -26,17 +44,37 @@ pub(super) struct Message {
     pub(super) immediate: u32,
     /// SUM: the first chunk. WRITE: 0.
     pub(super) first_index: u32,
+    /// SUM: bytes of a chunk, of which datagrams carry whole ones. WRITE: none.
+    pub(super) chunk_bytes: Option<NonZeroU32>,
 }
 
 #[derive(Debug)]
 struct Outgoing {
     message: Message,
+    cut: Cut,
     /// Datagrams that carry it.
     count: u32,
     /// Of those: not yet answered.
     open: u32,
     /// The last carrier of each datagram that was sent.
     carriers: Vec<Carrier>,
+}
+
+/// What each datagram of a message carries; the last one may carry less.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    bytes: u32,
+    /// The indices of the header that they take: SUM counts chunks, WRITE datagrams.
+    indices: u32,
+}
+
+impl Cut {
+    /// Fills datagrams with as many whole chunks as `limit` bytes hold, or with any bytes.
+    fn new(limit: u32, chunk_bytes: Option<NonZeroU32>) -> Self {
+        let Some(chunk) = chunk_bytes else { return Self { bytes: limit, indices: 1 } };
+        let chunks = (limit / chunk).max(1);
+        Self { bytes: chunks * chunk.get(), indices: chunks }
+    }
 }
 
 /// The state of a datagram: answered, queued to be sent again, or carried by a packet of a channel.
@@ -184,10 +222,11 @@ impl Outbox {
     pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
         let id = self.next_message;
         self.next_message += 1;
+        let cut = Cut::new(self.payload_limit, message.chunk_bytes);
         // An empty message still needs one datagram to carry its immediate.
-        let count = message.data.len().div_ceil(self.payload_limit as usize).max(1) as u32;
+        let count = message.data.len().div_ceil(cut.bytes as usize).max(1) as u32;
         let carriers = Vec::with_capacity(count as usize);
-        self.outgoing.insert(id, Outgoing { message, count, open: count, carriers });
+        self.outgoing.insert(id, Outgoing { message, cut, count, open: count, carriers });
         let flow = self.flow(id);
         if flow.open == 0 {
             flow.waiting_since = now;
@@ -255,10 +294,10 @@ impl Outbox {
 
     /// Builds the header of a datagram, and finds its payload.
     pub(super) fn outbound(&self, (id, place): Slot) -> Option<Outbound> {
-        let message = &self.outgoing.get(&id)?.message;
-        let limit = self.payload_limit as usize;
-        let start = place as usize * limit;
-        let end = message.data.len().min(start + limit);
+        let Outgoing { message, cut, .. } = self.outgoing.get(&id)?;
+        let each = cut.bytes as usize;
+        let start = place as usize * each;
+        let end = message.data.len().min(start + each);
         let header = Header {
             opcode: message.opcode,
             contributor: message.contributor,
@@ -266,7 +305,7 @@ impl Outbox {
             offset: message.offset + start as u64,
             rkey: message.rkey,
             message_bytes: message.data.len() as u32,
-            index: message.first_index + place,
+            index: message.first_index + place * cut.indices,
             immediate: message.immediate,
             ..Header::default()
         };
@@ -296,16 +335,17 @@ impl Outbox {
     /// Notes that a datagram was refused, and its message with it.
     pub(super) fn on_refused(
         &mut self,
-        id: u64,
+        (id, place): Slot,
         refusal: Refusal,
         peer: Peer,
         events: &mut impl Extend<Event>,
     ) {
-        if self.outgoing.remove(&id).is_some() {
+        if let Some(Outgoing { message, cut, .. }) = self.outgoing.remove(&id) {
             let flow = self.flow(id);
             flow.open -= 1;
             flow.unsent.retain(|unsent| *unsent != id);
-            events.extend([Event::Refused { peer, message: MessageId(id), refusal }]);
+            let index = message.first_index + place * cut.indices;
+            events.extend([Event::Refused { peer, message: MessageId(id), index, refusal }]);
         }
     }
 

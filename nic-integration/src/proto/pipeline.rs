@@ -18,7 +18,6 @@ use super::path::{Paths, Route};
 use super::sender::Sender;
 use super::shared::{ChannelId, Command, MAX_PIPELINES, SessionPart, Shared};
 use super::stats::Stats;
-use super::sum::{Batch, SumRegion};
 use super::time::Time;
 
 /// The span between two searches for channels to idle peers.
@@ -34,16 +33,6 @@ pub(super) struct Settings {
     pub(super) sockets: u16,
     /// Datagrams sent by one path before the next is chosen.
     pub(super) spray: u32,
-}
-
-/// SUMs that wait to be added together.
-#[derive(Default)]
-struct PendingSums {
-    /// The region they are for, and its rkey; `None` while nothing waits.
-    region: Option<(u32, SumRegion)>,
-    batch: Batch<(ChannelId, u64)>,
-    /// Scratch for the chunks that they close.
-    closed: Vec<u32>,
 }
 
 /// One pipeline of an endpoint. It may be driven on a thread of its own.
@@ -63,11 +52,11 @@ pub struct Pipeline {
     turn: usize,
     /// Datagrams of messages sent since answers were last looked for.
     ahead: usize,
-    pending: PendingSums,
     next_sweep: Time,
-    /// Scratch for the payload of an ACK, and for events.
+    /// Scratch for the payload of an ACK, for events, and for chunks that a SUM closes.
     ack_payload: Vec<u8>,
     events: Vec<Event>,
+    closed: Vec<u32>,
     stats: Stats,
 }
 
@@ -83,10 +72,10 @@ impl Pipeline {
             sending: VecDeque::new(),
             turn: 0,
             ahead: 0,
-            pending: PendingSums::default(),
             next_sweep: Time::ZERO,
             ack_payload: vec![],
             events: vec![],
+            closed: vec![],
             stats: Stats::default(),
         }
     }
@@ -179,8 +168,6 @@ impl Pipeline {
     /// Continues under a session, and drops the one before the former; `false` if another process
     /// of the node was quicker, by another channel.
     fn begin(&mut self, id: ChannelId, offer: Offer) -> bool {
-        // Packets are numbered anew: SUMs that wait have numbers of before.
-        self.add_pending();
         let Some(channel) = self.channels.get_mut(&id) else { return false };
         let index = offer.session.local();
         if !offer.messages.claim(offer.peer) {
@@ -213,7 +200,6 @@ impl Pipeline {
     }
 
     fn on_end(&mut self, id: ChannelId) {
-        self.add_pending();
         self.hand_over(id);
         if self.channels.remove(&id).is_some() {
             self.sessions.retain(|_, of| *of != id);
@@ -240,7 +226,6 @@ impl Pipeline {
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
         self.drain_commands();
-        self.add_pending();
         let due = |channel: &Channel| Self::due(channel).is_some_and(|due| due <= now);
         let due: Vec<ChannelId> =
             self.channels.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -274,7 +259,6 @@ impl Pipeline {
     /// end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.drain_commands();
-        self.add_pending();
         if self.ahead < TURN
             && let Some(to) = self.transmit_message(now, bytes)
         {

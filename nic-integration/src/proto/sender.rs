@@ -263,13 +263,13 @@ impl Sender {
         outbox: &mut Outbox,
         events: &mut impl Extend<Event>,
     ) {
-        let Some(Flight { slot: (id, _), sent, path, reason }) = self.take_flight(packet) else {
+        let Some(Flight { slot, sent, path, reason }) = self.take_flight(packet) else {
             return;
         };
         let tried = reason == Reason::Trial;
         let answered = Answered { path, count: 1, newest: (packet, sent), tried };
         self.on_answers(now, &[answered], outbox);
-        outbox.on_refused(id, refusal, peer, events);
+        outbox.on_refused(slot, refusal, peer, events);
     }
 
     /// Sends a datagram again without waiting, once, because its payload was cut off on the way;

@@ -1,13 +1,13 @@
 //! SUM: every contributor's chunk is added exactly once (PROTOCOL §6).
 
-mod batch;
 mod shard;
 #[cfg(test)]
 mod tests;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::NicError;
@@ -18,10 +18,8 @@ use super::datagram::Header;
 use super::event::Peer;
 use super::lock::{lock, read, write};
 
-pub(super) use batch::Batch;
-use batch::{Piece, Waiting};
 pub(super) use shard::SumRefused;
-use shard::{LockedShard, ShardState};
+use shard::{LockedShard, Sent, ShardState};
 pub use whole::MAX_STAGED_BYTES;
 use whole::Whole;
 
@@ -55,7 +53,6 @@ struct Inner {
     layout: Box<dyn ChunkLayout>,
     chunk_count: u32,
     bindings: RwLock<BTreeMap<u16, Peer>>,
-    withdrawn: AtomicBool,
     /// Set if only whole contributions count. Locked after shards, and never while one is waited for.
     whole: Option<Mutex<Whole>>,
     /// Each contributor's chunks that came, for whoever watches.
@@ -63,9 +60,6 @@ struct Inner {
     /// In the order of their chunks, which is the order in which several are locked.
     shards: Vec<LockedShard>,
 }
-
-/// A datagram that was added or refused: the packet to answer, and how many of its chunks were new.
-pub(super) type SumReply<R> = (R, Result<u32, SumRefused>);
 
 impl SumRegion {
     /// Makes a region with empty sums, to which nobody is bound.
@@ -100,7 +94,6 @@ impl SumRegion {
             layout,
             chunk_count,
             bindings: RwLock::default(),
-            withdrawn: AtomicBool::new(false),
             whole: whole.then(|| Mutex::new(Whole::new(contributors, chunk_count))),
             received: (0..contributors).map(|_| AtomicU32::new(0)).collect(),
             shards,
@@ -112,11 +105,6 @@ impl SumRegion {
         if contributor < self.0.contributors {
             write(&self.0.bindings).insert(contributor, peer);
         }
-    }
-
-    /// Refuses SUMs that are not added yet.
-    pub(super) fn withdraw(&self) {
-        self.0.withdrawn.store(true, Ordering::SeqCst);
     }
 
     /// Returns the number of chunks.
@@ -214,16 +202,15 @@ impl SumRegion {
         self.0.shards.get(self.shard(chunk)).map(|shard| lock(&shard.state))
     }
 
-    /// Puts a datagram that may be added into a batch. It must not be answered before
-    /// [`add_batch`](Self::add_batch) (PROTOCOL §6.2).
-    pub(super) fn accept<R>(
+    /// Adds the chunks of a datagram that are new, all or nothing; returns their number, and appends the chunks that
+    /// reached their target to `closed` (PROTOCOL §6.2).
+    pub(super) fn add(
         &self,
         from: Peer,
-        reply_to: R,
         header: &Header,
         payload: &[u8],
-        batch: &mut Batch<R>,
-    ) -> Result<(), SumRefused> {
+        closed: &mut Vec<u32>,
+    ) -> Result<u32, SumRefused> {
         let refused = |refusal| SumRefused { refusal, chunk: header.index };
         if header.immediate != self.0.round {
             return Err(refused(Refusal::WrongRound));
@@ -231,30 +218,16 @@ impl SumRegion {
         if read(&self.0.bindings).get(&header.contributor) != Some(&from) {
             return Err(refused(Refusal::NotContributor));
         }
-        if payload.is_empty() || header.message_bytes as usize != payload.len() {
+        if payload.is_empty() || payload.len() > header.message_bytes as usize {
             return Err(refused(Refusal::WrongLength));
         }
-        let first = batch.pieces.len();
-        if let Err(refused) = self.lay_out(header, payload, batch) {
-            batch.pieces.truncate(first);
-            return Err(refused);
-        }
-        let pieces = first..batch.pieces.len();
-        let chunks = header.index..header.index + pieces.len() as u32;
-        batch.bytes.extend_from_slice(payload);
-        let contributor = header.contributor;
-        batch.datagrams.push(Waiting { reply_to, contributor, chunks, pieces });
-        Ok(())
+        let chunks = self.chunks(header, payload)?;
+        self.commit(header.contributor, chunks, payload, closed)
     }
 
-    /// Cuts a payload into chunks, and checks that they exist and that each is at its offset.
-    fn lay_out<R>(
-        &self,
-        header: &Header,
-        payload: &[u8],
-        batch: &mut Batch<R>,
-    ) -> Result<(), SumRefused> {
-        let (layout, before) = (&self.0.layout, batch.bytes.len());
+    /// Returns the chunks of a payload, if they exist and each is at its offset.
+    fn chunks(&self, header: &Header, payload: &[u8]) -> Result<Range<u32>, SumRefused> {
+        let layout = &self.0.layout;
         let (mut chunk, mut start) = (header.index, 0);
         while start < payload.len() {
             let refused = |refusal| SumRefused { refusal, chunk };
@@ -269,84 +242,44 @@ impl SumRegion {
             if header.offset.checked_add(start as u64) != Some(layout.chunk_offset(chunk)) {
                 return Err(refused(Refusal::WrongOffset));
             }
-            batch.pieces.push(Piece { chunk, bytes: before + start..before + end });
             start = end;
             chunk = chunk.saturating_add(1);
         }
-        Ok(())
+        Ok(header.index..chunk)
     }
 
-    /// Adds the datagrams of a batch, reports each one's outcome, and appends the chunks that
-    /// reached their target.
-    pub(super) fn add_batch<R: Copy>(
-        &self,
-        batch: &mut Batch<R>,
-        closed: &mut Vec<u32>,
-        mut report: impl FnMut(SumReply<R>),
-    ) {
-        // Consecutive chunks of one contributor are one run.
-        let follows = |a: &Waiting<R>, b: &Waiting<R>| {
-            a.contributor == b.contributor && a.chunks.end == b.chunks.start
-        };
-        for run in batch.datagrams.chunk_by(follows) {
-            let (first, last) = (&run[0], &run[run.len() - 1]);
-            let all = &batch.pieces[first.pieces.start..last.pieces.end];
-            // If all of it is new, and in range. Otherwise each for itself, so that a datagram in
-            // range does not suffer from another's fault.
-            let together = run.len() > 1
-                && matches!(
-                    self.commit(first.contributor, all, &batch.bytes, true, closed),
-                    Ok(Some(_))
-                );
-            for own in run {
-                let pieces = &batch.pieces[own.pieces.clone()];
-                let outcome = if together {
-                    Ok(pieces.len() as u32)
-                } else {
-                    let added = self.commit(own.contributor, pieces, &batch.bytes, false, closed);
-                    added.map(Option::unwrap_or_default)
-                };
-                report((own.reply_to, outcome));
-            }
-        }
-        batch.clear();
-    }
-
-    /// Commits those of consecutive chunks that are new, all or nothing, and returns their number.
-    /// If `all_new`, all must be: otherwise nothing is committed, and there is none.
+    /// Commits those of some chunks that are new, all or nothing, and returns their number.
     fn commit(
         &self,
         contributor: u16,
-        pieces: &[Piece],
-        bytes: &[u8],
-        all_new: bool,
+        chunks: Range<u32>,
+        payload: &[u8],
         closed: &mut Vec<u32>,
-    ) -> Result<Option<u32>, SumRefused> {
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(None) };
-        let shards = &self.0.shards[self.shard(first.chunk)..=self.shard(last.chunk)];
-        let mut rest = pieces;
+    ) -> Result<u32, SumRefused> {
+        let layout = &*self.0.layout;
+        let sent = Sent { contributor, first: chunks.start, payload };
+        let refused = |refusal| SumRefused { refusal, chunk: chunks.start };
+        let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
         let parts = shards.iter().map(|shard| {
-            let count = rest.partition_point(|piece| piece.chunk < shard.chunks.end);
-            let (own, after) = rest.split_at(count);
-            rest = after;
+            let own = chunks.start.max(shard.chunks.start)..chunks.end.min(shard.chunks.end);
             // Nothing more is added to a shard in which an addition has panicked.
             shard.state.lock().ok().map(|state| (state, own))
         });
         let parts: Option<Vec<_>> = parts.collect();
-        let refused = |refusal| SumRefused { refusal, chunk: first.chunk };
         let mut parts = parts.ok_or(refused(Refusal::RoundClosed))?;
-        if self.0.withdrawn.load(Ordering::SeqCst) {
-            return Err(refused(Refusal::UnknownRkey));
-        }
-        let fresh = parts.iter().map(|(state, own)| state.count_fresh(contributor, own)).sum();
-        if all_new && fresh as usize != pieces.len() {
-            return Ok(None);
-        }
+        let (mut fresh, mut runs) = (0, 0);
         for (state, own) in &parts {
-            state.admit(contributor, own)?;
+            for run in state.fresh(contributor, own.clone()) {
+                state.admit(run.clone())?;
+                (fresh, runs) = (fresh + run.len() as u32, runs + 1);
+            }
         }
-        for (state, own) in &mut parts {
-            state.check(contributor, own, bytes)?;
+        // An accumulator adds one run all or nothing. Several are all checked before the first is added, and so is what
+        // will be added later.
+        if runs > 1 || self.0.whole.is_some() {
+            for (state, own) in &mut parts {
+                state.check(&sent, own.clone(), layout)?;
+            }
         }
         let whole = self.0.whole.as_ref().filter(|_| fresh > 0);
         // Under the locks of these shards: who adds for a complete contributor waits for them.
@@ -355,7 +288,7 @@ impl SumRegion {
             None => false,
         };
         for (state, own) in &mut parts {
-            state.commit(contributor, own, bytes, &*self.0.layout, closed);
+            state.commit(&sent, own.clone(), layout, closed)?;
         }
         drop(parts);
         if let Some(count) = self.0.received.get(usize::from(contributor)) {
@@ -364,7 +297,7 @@ impl SumRegion {
         if completes {
             self.add_whole(contributor, closed);
         }
-        Ok(Some(fresh))
+        Ok(fresh)
     }
 
     /// Adds a complete contributor to every chunk that does not have it yet.

@@ -4,6 +4,7 @@ mod event;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
     Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Refusal, Route,
-    Stats, Time,
+    Stats, SumMessage, Time,
 };
 
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
@@ -232,35 +233,29 @@ impl Contributor {
             && self.endpoint.room(self.aggregator()) > RESERVED_MESSAGES
     }
 
-    /// Returns the bytes of whole chunks that one push may carry.
-    #[must_use]
-    pub fn push_limit(&self) -> usize {
-        self.endpoint.payload_limit()
-    }
-
-    /// Contributes whole chunks, `first_chunk` onwards, at byte `offset` of the contribution.
+    /// Contributes whole chunks of `chunk_bytes` each, `first_chunk` onwards; the last of all may be shorter.
     ///
     /// # Errors
     ///
     /// [`NicError::NoOpenRound`] before [`accept`](Self::accept); [`NicError::NoRoom`];
-    /// [`NicError::MessageTooLong`] beyond [`push_limit`](Self::push_limit).
+    /// [`NicError::MessageTooLong`] if a chunk fits no datagram.
     pub fn push(
         &mut self,
         now: Time,
         first_chunk: u32,
-        offset: u64,
-        chunks: Bytes,
+        chunk_bytes: NonZeroU32,
+        data: Bytes,
     ) -> Result<(), NicError> {
         let peer = self.aggregator();
         if matches!(self.state, State::Contributing(_)) && !self.can_push() {
             return Err(NicError::NoRoom { peer });
         }
         let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
-        let (rkey, number) = (round.rkey, round.round);
         let contributor = self.config.contributor;
-        let id =
-            self.endpoint.sum(now, peer, rkey, number, contributor, first_chunk, offset, chunks)?;
-        round.pushes.insert(id, first_chunk);
+        let (rkey, round_number) = (round.rkey, round.round);
+        let sum =
+            SumMessage { rkey, round: round_number, contributor, first_chunk, chunk_bytes, data };
+        round.pushes.insert(self.endpoint.sum(now, peer, sum)?, first_chunk);
         Ok(())
     }
 
@@ -367,7 +362,9 @@ impl Contributor {
                 }
                 State::Idle => {}
             },
-            Event::Refused { message, refusal, .. } => self.on_refused(now, message, refusal),
+            Event::Refused { message, index, refusal, .. } => {
+                self.on_refused(now, message, index, refusal);
+            }
             Event::Unreachable { cause: Cause::Restarted, .. } => self.start_over(now),
             Event::Unreachable { cause: Cause::Silence, .. } => {
                 self.abandon();
@@ -465,14 +462,16 @@ impl Contributor {
         self.events.push_back(ContributorEvent::Sum { chunk, bitmap, bytes });
     }
 
-    fn on_refused(&mut self, now: Time, message: MessageId, refusal: Refusal) {
+    fn on_refused(&mut self, now: Time, message: MessageId, first_chunk: u32, refusal: Refusal) {
         if matches!(self.state, State::Joining { join, .. } if join == message) {
             self.abandon();
             let reason = format!("no aggregator there: {refusal}");
             self.events.push_back(ContributorEvent::Refused { reason });
         }
         let State::Contributing(round) = &mut self.state else { return };
-        let Some(first_chunk) = round.pushes.remove(&message) else { return };
+        if round.pushes.remove(&message).is_none() {
+            return;
+        }
         if refusal == Refusal::UnknownRkey {
             // The round is over and no longer retained; the aggregator will refuse by name.
             return self.start_over(now);

@@ -11,7 +11,7 @@ use ciphergram_nic::sim::Clock;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use crate::world::{SERVER, machine, node, process, server};
+use crate::world::{CHUNKS, SERVER, machine, node, process, server};
 
 /// The moment of a happening.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ impl Plan {
             round_deadline: dice.span(MILLISECOND * 500, SECOND * 12),
             linger: dice.span(MILLISECOND * 500, SECOND * 12),
             faults: dice.faults(),
-            most_packed: 1 + dice.below(20) as u32,
+            most_packed: 1 + dice.below(CHUNKS.into()) as u32,
             most_paths: 1 + dice.below(4) as u16,
             most_pipelines: 1 + dice.below(3) as u16,
             whole: false,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::endpoint::{
-    DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS,
+    DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MIN_DATAGRAM_BYTES,
 };
 use ciphergram_nic::proto::{
     Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Stranger,
@@ -33,6 +33,7 @@ pub(crate) use ledger::{Accumulators, Issue, Ledger};
 pub(crate) const CHUNKS: u32 = 23;
 const WORDS: usize = 8;
 const LAST_WORDS: usize = 3;
+const CHUNK_BYTES: NonZeroU32 = NonZeroU32::new(8 * WORDS as u32).unwrap();
 /// The time by which a deadline may be missed.
 const SLACK: Duration = Duration::from_millis(1);
 
@@ -86,7 +87,7 @@ impl Accumulator for Adder {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         let mut rounds = self.sums.lock().unwrap();
         let sums = rounds.get_mut(&self.round).unwrap();
         let sums = &mut sums[chunks.start as usize..chunks.end as usize];
@@ -98,6 +99,7 @@ impl Accumulator for Adder {
             let once = counts.iter().all(|count| *count <= 1);
             assert!(once, "a contributor counts twice in chunk {chunk}: {counts:?}");
         }
+        Ok(())
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         Ok(bytes(&self.sums.lock().unwrap()[&self.round][chunk as usize]))
@@ -149,9 +151,9 @@ pub(crate) struct Client {
     pub issue: Issue,
     pub opening: Option<Opening>,
     next: u32,
-    /// Chunks that it pushes in one datagram.
+    /// Chunks that it pushes in one message.
     pack: u32,
-    /// First chunks of the datagrams that count.
+    /// First chunks of the messages that count.
     counted: BTreeSet<u32>,
     pub sums: BTreeMap<u32, (Vec<u16>, Vec<u64>)>,
     pub ends: Vec<End>,
@@ -178,7 +180,7 @@ pub(crate) struct World {
     pub misfits: BTreeSet<u8>,
     /// Nodes that were struck out of those that may take part, at some time.
     pub struck: BTreeSet<NodeId>,
-    /// The most chunks that clients push in one datagram.
+    /// The most chunks that clients push in one message.
     pub most_packed: u32,
     /// The most sockets that each of their pipelines sends from.
     pub most_paths: u16,
@@ -336,7 +338,8 @@ impl World {
         // Few for one process, many for the next.
         let pipelines =
             1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_pipelines;
-        Config { pipelines, ..process(identity, mixed) }
+        let datagram_bytes = MIN_DATAGRAM_BYTES + mixed as usize % 600;
+        Config { pipelines, datagram_bytes, ..process(identity, mixed) }
     }
 
     /// Runs until `done` or for `span`; returns whether it was done.
@@ -563,7 +566,7 @@ impl Client {
         (opening.incarnation, opening.round)
     }
 
-    /// A few datagrams a turn: sealing takes time, so that crashes fall in the middle.
+    /// A few messages a turn: sealing takes time, so that crashes fall in the middle.
     fn push(&mut self, now: Time, node: &mut Contributor, ledger: &mut Ledger) {
         for _ in 0..2 {
             if self.opening.is_none() || self.next >= CHUNKS || !node.can_push() {
@@ -573,8 +576,7 @@ impl Client {
             let chunks = self.next..CHUNKS.min(self.next + self.pack);
             let payload = |chunk| bytes(&values(self.number, chunk, self.issue));
             let data: Vec<u8> = chunks.clone().flat_map(payload).collect();
-            let offset = u64::from(self.next) * 8 * WORDS as u64;
-            node.push(now, self.next, offset, data.into()).unwrap();
+            node.push(now, self.next, CHUNK_BYTES, data.into()).unwrap();
             self.next = chunks.end;
         }
     }

@@ -1,6 +1,6 @@
 //! A round that is open: its terms, the chunks pushed so far and the sums that came back.
 
-use std::time::Instant;
+use std::{num::NonZeroU32, time::Instant};
 
 use bytes::Bytes;
 use ciphergram_he::{Contributor, ContributorSet, exchange::RoundTerms, params::Chunks};
@@ -10,6 +10,9 @@ use crate::{
     federation::{Error, participation::Phase},
     round::{End, Opening, Sums},
 };
+
+/// Bytes of whole chunks in one message, or a chunk more: what is refused takes no more than that with it.
+const MOST_PUSHED: usize = 1 << 20;
 
 /// A round from its opening on.
 pub(super) struct OpenRound {
@@ -26,13 +29,6 @@ pub(super) struct OpenRound {
     back: u32,
 }
 
-/// Whole chunks for one push.
-pub(super) struct Push {
-    pub(super) first_chunk: u32,
-    pub(super) offset: u64,
-    pub(super) bytes: Bytes,
-}
-
 impl OpenRound {
     /// Returns a round of which nothing is pushed.
     pub(super) fn new(since: Instant, opening: Opening, terms: RoundTerms, chunks: Chunks) -> Self {
@@ -40,21 +36,21 @@ impl OpenRound {
         Self { since, opening, terms, sets, chunks, next: 0, back: 0 }
     }
 
-    /// Returns the next chunks that are sealed and not pushed yet, at most `limit` bytes of them.
-    pub(super) fn next_push(&mut self, stream: &SealedStream, limit: usize) -> Option<Push> {
-        let (chunks, first_chunk) = (&self.chunks, self.next);
-        if first_chunk >= chunks.count() {
-            return None;
-        }
-        let start = chunks.offset_of(first_chunk);
-        let mut bytes = stream.rest(start);
-        let length_to = |chunk: u32| chunks.offset_of(chunk) + chunks.bytes_of(chunk) - start;
-        let limit = limit.min(bytes.len());
-        let whole = (first_chunk..chunks.count()).take_while(|&chunk| length_to(chunk) <= limit);
-        let last = whole.last()?;
-        bytes.truncate(length_to(last));
-        self.next = last + 1;
-        Some(Push { first_chunk, offset: start as u64, bytes })
+    /// Returns the next chunks that are sealed and not pushed yet: the first, and their bytes.
+    pub(super) fn next_push(&mut self, stream: &SealedStream) -> Option<(u32, Bytes)> {
+        let first = self.next;
+        let mut bytes = stream.rest(self.chunks.offset_of(first));
+        let each = self.chunk_bytes().get() as usize;
+        bytes.truncate(MOST_PUSHED.next_multiple_of(each));
+        // Only the last chunk may be shorter, and is sealed whole.
+        self.next += bytes.len().div_ceil(each) as u32;
+        (!bytes.is_empty()).then_some((first, bytes))
+    }
+
+    /// Returns the bytes of a chunk; the last may have fewer.
+    pub(super) fn chunk_bytes(&self) -> NonZeroU32 {
+        let bytes = self.chunks.geometry().chunk_bytes() as u32;
+        NonZeroU32::new(bytes).unwrap_or(NonZeroU32::MIN)
     }
 
     /// Notes a chunk's sum, which stays where it landed. The bitmap is over client numbers; ours are over participants.

@@ -17,7 +17,7 @@ use tracing::{Span, warn};
 
 use super::{
     kept::{find, open_spooled},
-    open_round::{OpenRound, Push},
+    open_round::OpenRound,
     sealing::Sealing,
 };
 use crate::{
@@ -283,14 +283,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Pushes sealed chunks, as many to a datagram as fit, while there is room.
+    /// Pushes sealed chunks while there is room.
     fn push(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
         while node.can_push()
-            && let Some(push) = open.next_push(self.sealing.stream(), node.push_limit())
+            && let Some((first_chunk, bytes)) = open.next_push(self.sealing.stream())
         {
-            let Push { first_chunk, offset, bytes } = push;
-            node.push(now, first_chunk, offset, bytes)?;
+            node.push(now, first_chunk, open.chunk_bytes(), bytes)?;
         }
         Ok(())
     }

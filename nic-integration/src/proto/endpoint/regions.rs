@@ -47,14 +47,9 @@ impl Endpoint {
         self.register(rkey, Region::Sum(region))
     }
 
-    /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that are
-    /// not added yet.
+    /// Withdraws a region. Datagrams that still arrive for it are refused.
     pub fn deregister(&mut self, rkey: u32) {
-        self.add_pending();
-        let region = self.shared.deregister(rkey);
-        if let Some(Region::Sum(region)) = region {
-            region.withdraw();
-        }
+        self.shared.deregister(rkey);
     }
 
     /// Returns whether anything is registered under the rkey.
@@ -119,7 +114,6 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
-        self.add_pending();
         self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
     }
 

@@ -9,10 +9,9 @@ use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
 use crate::proto::shared::{ChannelId, MAX_EVENTS, Shared};
-use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
-use super::{PendingSums, Pipeline};
+use super::Pipeline;
 
 /// The outcome of a datagram.
 enum Outcome {
@@ -20,8 +19,6 @@ enum Outcome {
     Answer(Result<(), Refusal>),
     /// It was answered before.
     Repeated(Result<(), Refusal>),
-    /// It will be answered when the pending SUMs are added.
-    Later,
     /// Older than the window: it is not answered.
     Old,
     /// No memory for it now: it is not answered, and will come again.
@@ -113,7 +110,10 @@ impl Pipeline {
                 return;
             }
             _ if self.shared.event_count() >= MAX_EVENTS => Outcome::Full,
-            Opcode::Sum => self.on_sum((id, header.packet), header, payload),
+            Opcode::Sum => {
+                let peer = channel.peer;
+                self.on_sum(peer, header, payload)
+            }
             Opcode::Write | Opcode::WriteImm => {
                 let mut inbox = lock(&channel.messages.inbox);
                 let (peer, events) = (channel.peer, &mut self.events);
@@ -127,7 +127,6 @@ impl Pipeline {
                 self.stats.refused += u64::from(status.is_err());
                 channel.answer(header.packet, status.err().map(Notice::Refused));
             }
-            Outcome::Later => channel.note(header.packet),
             Outcome::Old | Outcome::Full => {}
         }
         self.stats.duplicates += u64::from(matches!(outcome, Outcome::Repeated(_) | Outcome::Old));
@@ -145,46 +144,22 @@ impl Pipeline {
         self.wake_channels(id.link, idle);
     }
 
-    fn on_sum(&mut self, reply_to: (ChannelId, u64), header: &Header, payload: &[u8]) -> Outcome {
-        let rkey = header.rkey;
-        let waits = self.pending.region.as_ref().is_some_and(|(other, _)| *other == rkey);
-        if !waits || self.pending.batch.is_full(payload.len()) {
-            self.add_pending();
-            match self.shared.sum_region(rkey) {
-                Ok(region) => self.pending.region = Some((rkey, region)),
-                Err(refusal) => return Outcome::Answer(Err(refusal)),
+    /// Adds a SUM datagram where its payload lies.
+    fn on_sum(&mut self, from: Peer, header: &Header, payload: &[u8]) -> Outcome {
+        let (rkey, closed) = (header.rkey, &mut self.closed);
+        let added = self.shared.with_region(rkey, |region| match region {
+            Region::Sum(region) => {
+                region.add(from, header, payload, closed).map_err(|refused| refused.refusal)
             }
-        }
-        let PendingSums { region: Some((_, region)), batch, .. } = &mut self.pending else {
-            return Outcome::Answer(Err(Refusal::UnknownRkey));
-        };
-        let Some(channel) = self.channels.get(&reply_to.0) else { return Outcome::Old };
-        match region.accept(channel.peer, reply_to, header, payload, batch) {
-            Ok(()) => Outcome::Later,
-            Err(SumRefused { refusal, .. }) => Outcome::Answer(Err(refusal)),
-        }
-    }
-
-    /// Adds the pending SUMs, and answers them; nothing about them is reported earlier.
-    pub(in crate::proto) fn add_pending(&mut self) {
-        let Some((rkey, region)) = self.pending.region.take() else { return };
-        let PendingSums { batch, closed, .. } = &mut self.pending;
-        let (channels, answering, stats) =
-            (&mut self.channels, &mut self.answering, &mut self.stats);
-        let events = &mut self.events;
-        region.add_batch(batch, closed, |((id, packet), outcome)| {
-            if let Some(channel) = channels.get_mut(&id) {
-                let refused = outcome.as_ref().err().map(|refused| refused.refusal);
-                stats.refused += u64::from(refused.is_some());
-                channel.answer(packet, refused.map(Notice::Refused));
-                if !std::mem::replace(&mut channel.answering, true) {
-                    answering.push_back(id);
-                }
-            }
-            stats.duplicates += u64::from(outcome == Ok(0));
+            Region::Memory(_) | Region::Inbox { .. } => Err(Refusal::NoRight),
         });
-        events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
-        self.shared.report(self.number, self.events.drain(..));
+        let closed = closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk });
+        self.events.extend(closed);
+        match added.unwrap_or(Err(Refusal::UnknownRkey)) {
+            Ok(0) => Outcome::Repeated(Ok(())),
+            Ok(_) => Outcome::Answer(Ok(())),
+            Err(refusal) => Outcome::Answer(Err(refusal)),
+        }
     }
 }
 

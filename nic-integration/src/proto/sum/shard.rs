@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use crate::proto::accumulator::{Accumulator, ChunkLayout, Shard};
 use crate::proto::ack::Refusal;
 
-use super::batch::Piece;
 use super::whole::Staged;
 
 /// Chunks of a complete contribution that are added at a time: some 64 KiB, which fit a core's cache.
@@ -17,6 +16,24 @@ const RUN_CHUNKS: usize = 64;
 pub(in crate::proto) struct SumRefused {
     pub(in crate::proto) refusal: Refusal,
     pub(in crate::proto) chunk: u32,
+}
+
+/// What a datagram brings.
+pub(super) struct Sent<'a> {
+    pub(super) contributor: u16,
+    /// The first of its chunks.
+    pub(super) first: u32,
+    pub(super) payload: &'a [u8],
+}
+
+impl<'a> Sent<'a> {
+    /// Returns the bytes of some of its chunks.
+    fn bytes(&self, chunks: &Range<u32>, layout: &dyn ChunkLayout) -> &'a [u8] {
+        let start = layout.chunk_offset(self.first);
+        let last = chunks.end - 1;
+        let end = layout.chunk_offset(last) + layout.chunk_bytes(last) as u64;
+        &self.payload[(layout.chunk_offset(chunks.start) - start) as usize..(end - start) as usize]
+    }
 }
 
 /// Consecutive chunks under one lock.
@@ -49,6 +66,7 @@ impl LockedShard {
             counts: vec![0; count],
             closed: vec![false; count],
             staged: whole.then(|| Staged::new(words, bytes())),
+            failure: None,
         });
         Self { chunks, state }
     }
@@ -71,6 +89,8 @@ pub(super) struct ShardState {
     closed: Vec<bool>,
     /// What is contributed and not added yet, if only whole contributions count.
     staged: Option<Staged>,
+    /// The reason to withhold all sums: a part of a contribution was not added with the rest of it.
+    failure: Option<String>,
 }
 
 impl ShardState {
@@ -106,83 +126,86 @@ impl ShardState {
         !std::mem::replace(&mut self.closed[at], true)
     }
 
-    /// Checks that chunks that are not contributed yet are open.
-    pub(super) fn admit(&self, contributor: u16, pieces: &[Piece]) -> Result<(), SumRefused> {
-        let is_late =
-            |piece: &&Piece| self.is_fresh(contributor, piece) && self.is_closed(piece.chunk);
-        pieces.iter().find(is_late).map_or(Ok(()), |piece| {
-            Err(SumRefused { refusal: Refusal::RoundClosed, chunk: piece.chunk })
+    /// Checks that chunks are open.
+    pub(super) fn admit(&self, mut chunks: Range<u32>) -> Result<(), SumRefused> {
+        chunks
+            .find(|chunk| self.is_closed(*chunk))
+            .map_or(Ok(()), |chunk| Err(SumRefused { refusal: Refusal::RoundClosed, chunk }))
+    }
+
+    fn is_fresh(&self, contributor: u16, chunk: u32) -> bool {
+        !is_set(self.contributed(chunk), contributor)
+    }
+
+    /// Iterates over the runs of those chunks that are not contributed yet.
+    pub(super) fn fresh(
+        &self,
+        contributor: u16,
+        chunks: Range<u32>,
+    ) -> impl Iterator<Item = Range<u32>> {
+        let mut rest = chunks;
+        std::iter::from_fn(move || {
+            let start = rest.find(|chunk| self.is_fresh(contributor, *chunk))?;
+            let end = rest.find(|chunk| !self.is_fresh(contributor, *chunk)).unwrap_or(rest.end);
+            Some(start..end)
         })
     }
 
-    fn is_fresh(&self, contributor: u16, piece: &Piece) -> bool {
-        !is_set(self.contributed(piece.chunk), contributor)
-    }
-
-    /// Returns the number of chunks that are not contributed yet.
-    pub(super) fn count_fresh(&self, contributor: u16, pieces: &[Piece]) -> u32 {
-        pieces.iter().filter(|piece| self.is_fresh(contributor, piece)).count() as u32
-    }
-
-    /// Returns the first run of chunks that are not contributed yet, from `at` on.
-    fn fresh(&self, contributor: u16, pieces: &[Piece], at: usize) -> Option<Range<usize>> {
-        let is_fresh = |piece: &Piece| self.is_fresh(contributor, piece);
-        let start = at + pieces[at..].iter().position(is_fresh)?;
-        let count = pieces[start..].iter().take_while(|piece| is_fresh(piece)).count();
-        Some(start..start + count)
-    }
-
-    /// Checks that chunks that are not contributed yet are in the scheme's range.
+    /// Checks that those chunks that are not contributed yet are in the scheme's range.
     pub(super) fn check(
         &mut self,
-        contributor: u16,
-        pieces: &[Piece],
-        bytes: &[u8],
+        sent: &Sent<'_>,
+        chunks: Range<u32>,
+        layout: &dyn ChunkLayout,
     ) -> Result<(), SumRefused> {
-        let mut at = 0;
-        while let Some(run) = self.fresh(contributor, pieces, at) {
-            at = run.end;
-            let (chunks, place) = span(&pieces[run]);
-            let chunk = chunks.start;
-            let checked = self.accumulator.check(chunks, &bytes[place]);
+        let runs: Vec<_> = self.fresh(sent.contributor, chunks).collect();
+        for run in runs {
+            let chunk = run.start;
+            let bytes = sent.bytes(&run, layout);
+            let checked = self.accumulator.check(run, bytes);
             checked.map_err(|refusal| SumRefused { refusal, chunk })?;
         }
         Ok(())
     }
 
-    /// Adds the chunks that are not contributed yet, or stages them if only whole contributions
-    /// count.
+    /// Adds the chunks that are not contributed yet, or stages them if only whole contributions count.
     pub(super) fn commit(
         &mut self,
-        contributor: u16,
-        pieces: &[Piece],
-        bytes: &[u8],
+        sent: &Sent<'_>,
+        chunks: Range<u32>,
         layout: &dyn ChunkLayout,
         closed: &mut Vec<u32>,
-    ) {
-        let mut at = 0;
-        while let Some(run) = self.fresh(contributor, pieces, at) {
-            at = run.end;
-            let (chunks, place) = span(&pieces[run.clone()]);
+    ) -> Result<(), SumRefused> {
+        let mut rest = chunks;
+        loop {
+            let run = self.fresh(sent.contributor, rest.clone()).next();
+            let Some(run) = run else { return Ok(()) };
+            rest.start = run.end;
+            let bytes = sent.bytes(&run, layout);
             match &mut self.staged {
                 Some(staged) => {
-                    let start = layout.chunk_offset(chunks.start) - layout.chunk_offset(self.first);
-                    staged.hold(contributor, start as usize, &bytes[place]);
+                    let start = layout.chunk_offset(run.start) - layout.chunk_offset(self.first);
+                    staged.hold(sent.contributor, start as usize, bytes);
                 }
-                None => self.add(chunks, &bytes[place], closed),
+                None => self
+                    .add(run.clone(), bytes, closed)
+                    .map_err(|refusal| SumRefused { refusal, chunk: run.start })?,
             }
-            pieces[run].iter().for_each(|piece| self.set_contributed(contributor, piece));
+            for chunk in run {
+                let at = self.at(chunk);
+                set(&mut self.bits[at * self.words..][..self.words], sent.contributor);
+            }
         }
     }
 
-    fn set_contributed(&mut self, contributor: u16, piece: &Piece) {
-        let at = self.at(piece.chunk);
-        set(&mut self.bits[at * self.words..][..self.words], contributor);
-    }
-
-    /// Adds one contributor's chunks, and closes those that reach their target.
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8], closed: &mut Vec<u32>) {
-        self.accumulator.add(chunks.clone(), payload);
+    /// Adds one contributor's chunks, if they are in range, and closes those that reach their target.
+    fn add(
+        &mut self,
+        chunks: Range<u32>,
+        payload: &[u8],
+        closed: &mut Vec<u32>,
+    ) -> Result<(), Refusal> {
+        self.accumulator.add(chunks.clone(), payload)?;
         self.group = None;
         for chunk in chunks {
             let at = self.at(chunk);
@@ -191,6 +214,7 @@ impl ShardState {
                 closed.push(chunk);
             }
         }
+        Ok(())
     }
 
     /// Adds what a complete contributor has staged here, unless that happened already.
@@ -207,7 +231,10 @@ impl ShardState {
             let chunks = start..end.min(start + RUN_CHUNKS as u32);
             let bytes = chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
             let (own, after) = rest.split_at(bytes);
-            self.add(chunks, own, closed);
+            if let Err(refusal) = self.add(chunks, own, closed) {
+                let why = format!("contributor {contributor}: {refusal}, after it was checked");
+                self.failure.get_or_insert(why);
+            }
             rest = after;
         }
         if let Some(staged) = &mut self.staged {
@@ -228,6 +255,9 @@ impl ShardState {
         let count = self.count(chunk);
         if !self.is_closed(chunk) || count == 0 {
             return Err(format!("chunk {chunk} is open or empty"));
+        }
+        if let Some(why) = &self.failure {
+            return Err(why.clone());
         }
         // A chunk that everybody is in need not wait for its group: those that lack somebody at the
         // deadline are withheld.
@@ -274,10 +304,4 @@ fn is_set(row: &[u64], contributor: u16) -> bool {
 
 fn set(row: &mut [u64], contributor: u16) {
     row[usize::from(contributor / 64)] |= 1 << (contributor % 64);
-}
-
-/// Returns the chunks of consecutive pieces, and their place in the batch.
-fn span(pieces: &[Piece]) -> (Range<u32>, Range<usize>) {
-    let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
-    (first.chunk..last.chunk + 1, first.bytes.start..last.bytes.end)
 }

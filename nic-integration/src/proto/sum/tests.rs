@@ -41,7 +41,8 @@ impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
-    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.check(chunks.clone(), payload)?;
         if let Some((begun, go_on)) = self.1.take() {
             begun.send(()).unwrap();
             go_on.recv().unwrap();
@@ -49,6 +50,7 @@ impl Accumulator for Ledger {
         let firsts: Vec<u8> = payload.chunks(4).map(|own| own[0]).collect();
         assert_eq!(firsts.len(), chunks.len());
         self.0.lock().unwrap().extend(chunks.zip(firsts));
+        Ok(())
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         Ok(vec![chunk as u8])
@@ -101,10 +103,8 @@ fn send(
         contributor,
         ..Header::default()
     };
-    let (mut batch, mut closed, mut outcomes) = (Batch::default(), vec![], vec![]);
-    region.accept(peer(contributor), (), &header, &vec![byte; bytes], &mut batch).unwrap();
-    region.add_batch(&mut batch, &mut closed, |((), outcome)| outcomes.push(outcome));
-    let outcome = outcomes.pop().unwrap();
+    let mut closed = vec![];
+    let outcome = region.add(peer(contributor), &header, &vec![byte; bytes], &mut closed);
     (outcome.map_err(|refused| refused.refusal), closed)
 }
 

@@ -81,7 +81,7 @@ pub enum ContributorEvent {
     /// Chunks that we pushed were refused. [`Refusal::RoundClosed`]: they came too late, and the
     /// round goes on. Anything else is a defect, an impostor or a lost spool.
     Rejected {
-        /// The first chunk pushed with the one refused.
+        /// The first chunk of the datagram refused. What was pushed with it may count in part.
         first_chunk: u32,
         /// The reason.
         refusal: Refusal,
