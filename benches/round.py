@@ -59,6 +59,7 @@ class Bench:
         for client in self.clients:
             self.done(f"ranges --out r{client} g{client}")
         self.done("ranges --merge --out ranges " + " ".join(f"r{client}" for client in self.clients))
+        self.done("job --key keys/public.json --ranges ranges --out job")
 
     def start(self, words, **options):
         return subprocess.Popen([self.binary, *words.split()], cwd=self.place,
@@ -72,12 +73,12 @@ class Bench:
 
     def round(self):
         """Returns wall seconds from the first client's start to the last one's end."""
-        serve = self.start(f"serve --key keys/public.json --clients {self.args.clients} "
+        serve = self.start(f"serve --key keys/public.json --job job --clients {self.args.clients} "
                            "--listen 127.0.0.1:0 --json")
         address = json.loads(serve.stdout.readline())["address"]
         began = time.monotonic()
-        joins = [self.start(f"join --key keys/secret.json --server {address} --client {client} --in g{client} "
-                            f"--out mean{client} --ranges ranges {self.args.join}") for client in self.clients]
+        joins = [self.start(f"join --key keys/secret.json --job job --server {address} --client {client} "
+                            f"--in g{client} --out mean{client} {self.args.join}") for client in self.clients]
         for process in joins:
             process.communicate()
             assert process.returncode == 0
@@ -89,10 +90,11 @@ class Bench:
     def stages(self):
         """Encrypts all updates, adds them, and decrypts the sum for everyone."""
         for client in self.clients:
-            self.done(f"encrypt --key keys/secret.json --ranges ranges --in g{client} --out c{client}")
-        self.done("aggregate --key keys/public.json --out sum " + " ".join(f"c{c}" for c in self.clients))
+            self.done(f"encrypt --key keys/secret.json --job job --client {client} --ranges ranges "
+                      f"--in g{client} --out c{client}")
+        self.done("aggregate --key keys/public.json --job job --out sum " + " ".join(f"c{c}" for c in self.clients))
         for client in self.clients:
-            self.done(f"decrypt --key keys/secret.json --in sum --out plain{client}")
+            self.done(f"decrypt --key keys/secret.json --job job --in sum --out plain{client}")
 
 
 def main():

@@ -240,6 +240,46 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
     }
 }
 
+/// Chunks that arrive in a round are checked as they are added: what is refused is taken back, cut chunks too.
+#[test]
+fn what_is_refused_leaves_a_running_sum_as_it_was() {
+    for seeds in both_rings() {
+        let key = seeds.public();
+        let values = 5 * key.parameters().geometry().values_per_chunk() + 7;
+        let chunks = key.parameters().chunks(values);
+        let count = chunks.count();
+        let ring = &key.parameters().rlwe().unwrap().ring;
+        let mut good = vec![0; chunks.total_bytes()];
+        for chunk in 0..count as usize {
+            (0..9).for_each(|lane| set_lane(&chunks, &mut good, chunk, lane, 1 << (40 + lane)));
+        }
+        let mut sum = Accumulator::new(key, engine(), values);
+        for (first, bad) in [(0, 0), (0, 2), (1, count - 1), (count - 1, count - 1)] {
+            let mut stream = good.clone();
+            set_lane(&chunks, &mut stream, bad as usize, 9, ring.primes()[9 % ring.primes().len()]);
+            let run = first..count;
+            let refused = sum.add(run.clone(), &stream[chunks.range_of(&run)]);
+            let fault = CiphertextFault::Residue { lane: 9 };
+            assert_eq!(refused, Err(Error::Ciphertext { chunk: bad, fault }));
+            sum.add(run.clone(), &good[chunks.range_of(&run)]).unwrap();
+        }
+        let mut again = Accumulator::new(key, engine(), values);
+        for first in [0, 0, 1, count - 1] {
+            let run = first..count;
+            again.check(run.clone(), &good[chunks.range_of(&run)]).unwrap();
+            again.add(run.clone(), &good[chunks.range_of(&run)]).unwrap();
+        }
+        for chunk in 0..count {
+            let finished = sum.finish(chunk).unwrap();
+            let times = 2 + u64::from(chunk > 0) + u64::from(chunk == count - 1);
+            // The lowest lane of the first word.
+            let first = u64::from_le_bytes(*finished.first_chunk().unwrap()) & ((1 << 51) - 1);
+            assert_eq!(first, times << 40, "chunk {chunk}");
+            assert_eq!(Ok(finished), again.finish(chunk), "chunk {chunk}");
+        }
+    }
+}
+
 #[test]
 fn values_that_are_not_finite_are_named_by_tensor_and_index() {
     let spec = |name: &str, shape: &[u64]| TensorSpec {

@@ -25,9 +25,11 @@ use std::{
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
     path::{Path, PathBuf},
+    thread::{self, JoinHandle},
 };
 
 use ciphergram_he::{PublicKey, Sum, Update, exchange::Announcement};
+use tracing::warn;
 
 use super::Error;
 use crate::round::Resume;
@@ -145,10 +147,16 @@ pub struct Spool {
     tag: [u8; TAG_BYTES],
     /// Whether the file has its header: without, it goes with this.
     has_header: bool,
+    /// The sum on its way to the disk.
+    keeping: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
+        if let Some(Ok(Err(error))) = self.keeping.take().map(JoinHandle::join) {
+            // The aggregator has the sum still, for a while.
+            warn!(spool = %self.path.display(), %error, "the sum is not kept");
+        }
         if !self.has_header {
             // The next run removes it if this one cannot.
             let _ = remove(&self.path);
@@ -193,7 +201,7 @@ impl Spool {
         // What a process wrote that died before it was on disk was read, and is sent next.
         let cut = cut.and_then(|()| file.sync_data()).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
-        let spool = Self { path: path.into(), file, tag: records.tag, has_header: true };
+        let spool = Self::of_file(path, file, records.tag, true);
         Ok(Some(Found { spool, header, content }))
     }
 
@@ -212,12 +220,16 @@ impl Spool {
         let file = options.open(path).map_err(|e| fail(e.to_string()))?;
         // Who has it already, as found empty, removes it: there may be another one by then.
         lock(&file).map_err(fail)?;
-        let spool = Self { path: path.into(), file, tag: first_tag(), has_header: false };
+        let spool = Self::of_file(path, file, first_tag(), false);
         spool.reserve(bytes)?;
         Ok(spool)
     }
 
-    /// Writes what the contribution is, before its first chunk.
+    fn of_file(path: &Path, file: File, tag: [u8; TAG_BYTES], has_header: bool) -> Self {
+        Self { path: path.into(), file, tag, has_header, keeping: None }
+    }
+
+    /// Writes what the contribution is, before its first chunk, with which it gets to the disk.
     ///
     /// # Errors
     ///
@@ -225,7 +237,7 @@ impl Spool {
     pub fn begin(&mut self, key: &PublicKey, header: &SpoolHeader) -> Result<(), Error> {
         let written = self.file.write_all(MAGIC).and_then(|()| sync_folder_of(&self.path));
         written.map_err(|e| self.fault(&e))?;
-        self.append(&header.to_bytes(key))?;
+        self.write_record(CHUNKS, &[&header.to_bytes(key)])?;
         self.has_header = true;
         Ok(())
     }
@@ -261,11 +273,12 @@ impl Spool {
     ///
     /// They cannot be written.
     pub fn append(&mut self, chunks: &[u8]) -> Result<(), Error> {
-        self.append_record(CHUNKS, &[chunks])
+        self.write_record(CHUNKS, &[chunks])?;
+        self.file.sync_data().map_err(|e| self.fault(&e))
     }
 
-    /// Appends the sum that came back, after which there is no more to append, and waits until it is on disk.
-    /// `clipped` are this client's values out of range, for each tensor.
+    /// Appends the sum that came back, after which there is no more to append. It gets to the disk while the caller
+    /// opens it; who drops this waits. `clipped` are this client's values out of range, for each tensor.
     ///
     /// # Errors
     ///
@@ -274,7 +287,10 @@ impl Spool {
         let (head, stream, digest) = sum.to_parts(key);
         let mut counts = (clipped.len() as u32).to_le_bytes().to_vec();
         clipped.iter().for_each(|count| counts.extend((*count as u64).to_le_bytes()));
-        self.append_record(SUM, &[&counts, &head, stream, &digest])
+        self.write_record(SUM, &[&counts, &head, stream, &digest])?;
+        let file = self.file.try_clone().map_err(|e| self.fault(&e))?;
+        self.keeping = Some(thread::spawn(move || file.sync_data()));
+        Ok(())
     }
 
     /// Removes the file: the result of the round is where it should be, or there will be none.
@@ -282,12 +298,14 @@ impl Spool {
     /// # Errors
     ///
     /// It cannot be removed.
-    pub fn remove(self) -> Result<(), Error> {
+    pub fn remove(mut self) -> Result<(), Error> {
+        // Nobody waits for what is no longer wanted.
+        self.keeping = None;
         remove(&self.path)
     }
 
-    /// Appends a record of a kind, its content in parts, and waits until it is on disk.
-    fn append_record(&mut self, kind: &[u8], content: &[&[u8]]) -> Result<(), Error> {
+    /// Appends a record of a kind, its content in parts.
+    fn write_record(&mut self, kind: &[u8], content: &[&[u8]]) -> Result<(), Error> {
         let bytes = content.iter().map(|part| part.len()).sum::<usize>();
         let too_long = |_| self.fault(&ErrorKind::FileTooLarge.into());
         let length = u32::try_from(bytes).map_err(too_long)?;
@@ -297,7 +315,7 @@ impl Spool {
         let around = [&length[..], &mark].into_iter();
         let mut parts = around.chain(content.iter().copied()).chain([&tag[..]]);
         let written = parts.try_for_each(|part| self.file.write_all(part));
-        written.and_then(|()| self.file.sync_data()).map_err(|e| self.fault(&e))?;
+        written.map_err(|e| self.fault(&e))?;
         self.tag = tag;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Messages to one peer, whichever channels carry their datagrams (PROTOCOL §4.2, §4.9).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
@@ -124,6 +124,69 @@ pub(super) struct FlowHealth {
     pub(super) quickest: Option<Duration>,
 }
 
+/// Items numbered one after the other, of which the older ones go first, mostly.
+#[derive(Debug)]
+struct Ring<T> {
+    /// The number of the first slot.
+    first: u64,
+    /// The first one is never empty.
+    slots: VecDeque<Option<T>>,
+}
+
+impl<T> Ring<T> {
+    fn new(first: u64) -> Self {
+        Self { first, slots: VecDeque::new() }
+    }
+
+    /// Returns the number of the item that is pushed next.
+    fn next(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// Returns how many numbers there are from the oldest item's to the next.
+    fn span(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Appends an item, and returns its number.
+    fn push(&mut self, item: T) -> u64 {
+        self.slots.push_back(Some(item));
+        self.next() - 1
+    }
+
+    fn at(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
+    }
+
+    fn get(&self, number: u64) -> Option<&T> {
+        self.slots.get(self.at(number)?)?.as_ref()
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let at = self.at(number)?;
+        self.slots.get_mut(at)?.as_mut()
+    }
+
+    fn remove(&mut self, number: u64) -> Option<T> {
+        let at = self.at(number)?;
+        let item = self.slots.get_mut(at)?.take()?;
+        while let Some(None) = self.slots.front() {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+        Some(item)
+    }
+
+    /// Iterates over items and their numbers, oldest first.
+    fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        (self.first..).zip(&self.slots).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
+    }
+}
+
 /// The datagrams that a flow has to send.
 #[derive(Debug, Default)]
 struct Flow {
@@ -158,10 +221,9 @@ pub(super) struct Outbound {
 #[derive(Debug)]
 pub(super) struct Outbox {
     payload_limit: u32,
-    next_message: u64,
-    outgoing: BTreeMap<u64, Outgoing>,
+    outgoing: Ring<Outgoing>,
     /// Empty while all flows are.
-    flows: Vec<Flow>,
+    flows: Box<[Flow]>,
     flow_count: u16,
     /// Without flows: channels that found nothing to send.
     idle: u16,
@@ -171,9 +233,8 @@ impl Outbox {
     pub(super) fn new(payload_limit: usize, flows: u16, first_message: u64) -> Self {
         Self {
             payload_limit: payload_limit as u32,
-            next_message: first_message,
-            outgoing: BTreeMap::new(),
-            flows: vec![],
+            outgoing: Ring::new(first_message),
+            flows: Box::default(),
             flow_count: flows.max(1),
             idle: 0,
         }
@@ -182,13 +243,12 @@ impl Outbox {
     /// Makes an empty outbox for another process in the place of this one's: ids ascend from here
     /// on.
     pub(super) fn successor(&self) -> Self {
-        Self::new(self.payload_limit as usize, self.flow_count, self.next_message)
+        Self::new(self.payload_limit as usize, self.flow_count, self.next_message())
     }
 
     /// Returns the number of messages that may be queued (PROTOCOL §4.2).
     pub(super) fn room(&self) -> usize {
-        let oldest = self.outgoing.first_key_value().map_or(self.next_message, |(id, _)| *id);
-        (MESSAGE_WINDOW - (self.next_message - oldest)) as usize
+        MESSAGE_WINDOW as usize - self.outgoing.span()
     }
 
     pub(super) fn flow_count(&self) -> usize {
@@ -196,14 +256,14 @@ impl Outbox {
     }
 
     pub(super) fn next_message(&self) -> u64 {
-        self.next_message
+        self.outgoing.next()
     }
 
     /// Continues above ids that another link has used towards the same peer. Has no effect while
     /// messages are unanswered, for they keep their ids.
     pub(super) fn skip_to(&mut self, message: u64) {
         if self.is_idle() {
-            self.next_message = self.next_message.max(message);
+            self.outgoing = Ring::new(self.next_message().max(message));
         }
     }
 
@@ -220,13 +280,11 @@ impl Outbox {
 
     /// Queues a message; the caller has checked that there is room.
     pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
-        let id = self.next_message;
-        self.next_message += 1;
         let cut = Cut::new(self.payload_limit, message.chunk_bytes);
         // An empty message still needs one datagram to carry its immediate.
         let count = message.data.len().div_ceil(cut.bytes as usize).max(1) as u32;
         let carriers = Vec::with_capacity(count as usize);
-        self.outgoing.insert(id, Outgoing { message, cut, count, open: count, carriers });
+        let id = self.outgoing.push(Outgoing { message, cut, count, open: count, carriers });
         let flow = self.flow(id);
         if flow.open == 0 {
             flow.waiting_since = now;
@@ -256,7 +314,7 @@ impl Outbox {
         }
         let unsent = &mut self.flows[flow].unsent;
         let id = *unsent.front()?;
-        let outgoing = self.outgoing.get(&id)?;
+        let outgoing = self.outgoing.get(id)?;
         let place = outgoing.carriers.len() as u32;
         if place + 1 == outgoing.count {
             unsent.pop_front();
@@ -266,7 +324,7 @@ impl Outbox {
 
     /// Notes the carrier of a datagram.
     pub(super) fn carry(&mut self, slot: Slot, by: Carrier) {
-        let Some(outgoing) = self.outgoing.get_mut(&slot.0) else { return };
+        let Some(outgoing) = self.outgoing.get_mut(slot.0) else { return };
         match outgoing.carriers.get_mut(slot.1 as usize) {
             Some(carrier) => *carrier = by,
             None => outgoing.carriers.push(by),
@@ -279,7 +337,7 @@ impl Outbox {
     }
 
     fn carrier(&self, (id, place): Slot) -> Option<Carrier> {
-        self.outgoing.get(&id)?.carriers.get(place as usize).copied()
+        self.outgoing.get(id)?.carriers.get(place as usize).copied()
     }
 
     /// Finds a datagram of a flow that is in flight by another channel.
@@ -287,14 +345,16 @@ impl Outbox {
         let own = self
             .outgoing
             .iter()
-            .filter(|(id, _)| (**id % self.flow_count() as u64) as usize == flow);
-        own.flat_map(|(id, outgoing)| (0..).zip(&outgoing.carriers).map(|(at, by)| ((*id, at), by)))
-            .find_map(|(slot, by)| by.is_by_another(channel).then_some(slot))
+            .filter(|(id, _)| (*id % self.flow_count() as u64) as usize == flow);
+        own.flat_map(|(id, outgoing)| {
+            (0..).zip(&outgoing.carriers).map(move |(at, by)| ((id, at), by))
+        })
+        .find_map(|(slot, by)| by.is_by_another(channel).then_some(slot))
     }
 
     /// Builds the header of a datagram, and finds its payload.
     pub(super) fn outbound(&self, (id, place): Slot) -> Option<Outbound> {
-        let Outgoing { message, cut, .. } = self.outgoing.get(&id)?;
+        let Outgoing { message, cut, .. } = self.outgoing.get(id)?;
         let each = cut.bytes as usize;
         let start = place as usize * each;
         let end = message.data.len().min(start + each);
@@ -319,14 +379,14 @@ impl Outbox {
         peer: Peer,
         events: &mut impl Extend<Event>,
     ) {
-        let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
+        let Some(outgoing) = self.outgoing.get_mut(id) else { return };
         let Some(carrier) = outgoing.carriers.get_mut(place as usize) else { return };
         if std::mem::replace(carrier, Carrier::DONE) == Carrier::DONE {
             return;
         }
         outgoing.open -= 1;
         if outgoing.open == 0 {
-            self.outgoing.remove(&id);
+            self.outgoing.remove(id);
             self.flow(id).open -= 1;
             events.extend([Event::Completed { peer, message: MessageId(id) }]);
         }
@@ -340,7 +400,7 @@ impl Outbox {
         peer: Peer,
         events: &mut impl Extend<Event>,
     ) {
-        if let Some(Outgoing { message, cut, .. }) = self.outgoing.remove(&id) {
+        if let Some(Outgoing { message, cut, .. }) = self.outgoing.remove(id) {
             let flow = self.flow(id);
             flow.open -= 1;
             flow.unsent.retain(|unsent| *unsent != id);
@@ -351,7 +411,7 @@ impl Outbox {
 
     /// Queues a datagram again, before any that was never sent; an early one goes first.
     pub(super) fn requeue(&mut self, slot: Slot, reason: Reason) {
-        let carriers = self.outgoing.get_mut(&slot.0).map(|outgoing| &mut outgoing.carriers);
+        let carriers = self.outgoing.get_mut(slot.0).map(|outgoing| &mut outgoing.carriers);
         if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
             *carrier = Carrier::QUEUED;
             let resend = &mut self.flow(slot.0).resend;
@@ -367,7 +427,7 @@ impl Outbox {
         let all = self.outgoing.iter().flat_map(|(id, outgoing)| {
             let sent = outgoing.carriers.iter().zip(0..);
             let open = sent.filter(|(by, _)| **by != Carrier::DONE && **by != Carrier::QUEUED);
-            open.map(|(_, place)| (*id, place))
+            open.map(move |(_, place)| (id, place))
         });
         let all: Vec<Slot> = all.collect();
         all.into_iter().for_each(|slot| self.requeue(slot, Reason::Again));
@@ -376,7 +436,7 @@ impl Outbox {
     /// Drops every message; ids go on ascending, since the receiver remembers those it has
     /// answered.
     pub(super) fn fail_all(&mut self) {
-        self.outgoing.clear();
+        self.outgoing = Ring::new(self.next_message());
         let emptied = |flow: &mut Flow| *flow = Flow { idle: flow.idle, ..Flow::default() };
         self.flows.iter_mut().for_each(emptied);
     }
@@ -385,9 +445,8 @@ impl Outbox {
     pub(super) fn shrink(&mut self) {
         if self.is_idle() {
             self.idle = self.flows.iter().fold(self.idle, |idle, flow| idle | flow.idle);
-            self.flows = vec![];
-            // An empty tree has room for eleven, once it had one.
-            self.outgoing = BTreeMap::new();
+            self.flows = Box::default();
+            self.outgoing = Ring::new(self.next_message());
         }
     }
 
@@ -436,5 +495,67 @@ impl Outbox {
             answered: a.answered.max(b.answered),
             quickest: a.quickest.into_iter().chain(b.quickest).min(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Datagrams of a message have all of it, in order; those of a SUM have whole chunks.
+        #[test]
+        fn datagrams_have_all_of_their_message(limit in 1u32..2000, chunk in 0u32..700, bytes in 0usize..9000) {
+            let chunk_bytes = NonZeroU32::new(chunk).filter(|chunk| chunk.get() <= limit);
+            let opcode = if chunk_bytes.is_some() { Opcode::Sum } else { Opcode::Write };
+            let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+            let message = Message {
+                opcode,
+                contributor: 3,
+                rkey: 4,
+                offset: 1000,
+                data: data.clone().into(),
+                immediate: 5,
+                first_index: 7,
+                chunk_bytes,
+            };
+            let mut outbox = Outbox::new(limit as usize, 1, 40);
+            prop_assert_eq!(outbox.queue(Time::ZERO, message), MessageId(40));
+            let each = chunk_bytes.map_or(limit, |chunk| limit / chunk * chunk.get()) as usize;
+            let mut seen = vec![];
+            while let Some((slot, reason)) = outbox.take(0) {
+                prop_assert_eq!(reason, Reason::Fresh);
+                outbox.carry(slot, Carrier::new(0, slot.1.into()));
+                let Outbound { header, data, range } = outbox.outbound(slot).unwrap();
+                prop_assert_eq!(header.offset, 1000 + seen.len() as u64);
+                let index = chunk_bytes.map_or(slot.1, |chunk| seen.len() as u32 / chunk);
+                prop_assert_eq!(header.index, 7 + index);
+                prop_assert!(range.len() == each || seen.len() + range.len() == bytes);
+                seen.extend_from_slice(&data[range]);
+            }
+            prop_assert_eq!(seen, data);
+        }
+
+        /// Compares it with a tree.
+        #[test]
+        fn a_ring_has_what_was_pushed_and_not_removed(steps in prop::collection::vec((prop::bool::ANY, 0u64..40), 1..200)) {
+            let (mut ring, mut tree) = (Ring::new(9), std::collections::BTreeMap::new());
+            for (pushes, back) in steps {
+                if pushes {
+                    let number = ring.push(back);
+                    prop_assert_eq!(tree.insert(number, back), None);
+                } else {
+                    let number = ring.next().saturating_sub(back);
+                    prop_assert_eq!(ring.remove(number), tree.remove(&number));
+                }
+                let oldest = tree.first_key_value().map_or(ring.next(), |(number, _)| *number);
+                prop_assert_eq!(ring.span() as u64, ring.next() - oldest);
+                prop_assert_eq!(ring.is_empty(), tree.is_empty());
+                prop_assert!(ring.iter().eq(tree.iter().map(|(number, item)| (*number, item))));
+                prop_assert_eq!(ring.get(oldest), tree.get(&oldest));
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::event::Event;
 use super::lock::lock;
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{ChannelId, Command, MAX_PIPELINES, SessionPart, Shared};
+use super::shared::{ChannelId, Command, SessionPart, Shared, channels_of};
 use super::stats::Stats;
 use super::time::Time;
 
@@ -102,7 +102,7 @@ impl Pipeline {
 
     /// Wakes channels of a link, one bit each: there is something to send.
     fn wake_channels(&mut self, link: u32, channels: u16) {
-        for channel in (0..MAX_PIPELINES).filter(|channel| channels >> channel & 1 == 1) {
+        for channel in channels_of(channels) {
             let id = ChannelId { link, channel };
             if self.channels.contains_key(&id) {
                 self.schedule(id);

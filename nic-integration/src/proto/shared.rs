@@ -82,6 +82,15 @@ pub(super) struct ChannelId {
     pub(super) channel: u16,
 }
 
+/// Iterates over channels of a link, one bit each.
+pub(super) fn channels_of(mut channels: u16) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        let channel = channels.trailing_zeros() as u16;
+        channels &= channels.checked_sub(1)?;
+        Some(channel)
+    })
+}
+
 /// A channel's part of a session that a handshake made.
 pub(super) struct SessionPart {
     pub(super) id: ChannelId,
@@ -240,10 +249,8 @@ impl Shared {
     }
 
     /// Commands channels of a link, one bit each, to send.
-    pub(super) fn wake_channels(&self, from: u16, link: u32, mut channels: u16) {
-        while channels != 0 {
-            let channel = channels.trailing_zeros() as u16;
-            channels &= channels - 1;
+    pub(super) fn wake_channels(&self, from: u16, link: u32, channels: u16) {
+        for channel in channels_of(channels) {
             self.send(from, channel, Command::Wake(ChannelId { link, channel }));
         }
     }
