@@ -64,8 +64,8 @@ pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
     })
 }
 
-/// The most residues whose sum a word holds: they are below 2^50.
-pub const MAX_ADDENDS: u32 = 1 << 14;
+/// The most additions of a residue, which is below 2^50, that a word has room for.
+pub const MAX_ADDITIONS: u32 = 1 << 14;
 
 /// Returns the words of sums of the lanes of `beats` beats: one for each lane, and one that counts what is no residue.
 #[must_use]
@@ -78,6 +78,17 @@ pub fn lane_words(beats: usize) -> usize {
 /// was out of range. The definition; the step [`add_lanes`](crate::Builder::add_lanes) is quicker.
 pub fn add_lanes(sums: &mut [u64], words: &[u64], ring: &Ring) {
     each_lane(sums, words, ring, u64::wrapping_add);
+}
+
+/// Reduces sums of lanes, and packs them into `out` (whole beats).
+pub fn reduce_lanes(out: &mut [u64], sums: &[u64], ring: &Ring) {
+    out.fill(0);
+    let mut primes = ring.primes().iter().cycle();
+    for (beat, sums) in out.chunks_exact_mut(WORDS).zip(sums.chunks_exact(LANES)) {
+        for ((index, sum), q) in sums.iter().enumerate().zip(primes.by_ref()) {
+            set_lane(beat, index, sum % q);
+        }
+    }
 }
 
 /// Undoes [`add_lanes`].

@@ -50,8 +50,7 @@ const UNCUT: usize = 1 << 24;
 /// Beats of such a program that are worth the while of another thread: each takes some nanoseconds.
 const UNCUT_BEATS: usize = 1 << 12;
 
-/// Items of a program of products that are worth the while of another thread: more than a batch of
-/// datagrams holds, which is added where it arrived.
+/// Items of a program of products that are worth the while of another thread.
 const PRODUCTS: usize = BLOCK;
 
 /// The CPU engine. See the [module](self) documentation.
@@ -253,7 +252,7 @@ fn beats_of_item(program: &Program) -> usize {
         Kind::Beats { count, .. } | Kind::Lanes { count, .. } => *count,
         _ => 1,
     };
-    program.values().iter().map(|value| beats(&value.kind)).max().unwrap_or(1).max(1)
+    program.values().iter().map(|value| beats(&value.kind)).fold(1, usize::max)
 }
 
 impl Measure for CpuEngine {

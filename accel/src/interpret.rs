@@ -327,7 +327,7 @@ impl<'p> Plan<'p> {
                 match (self.places.of_values[target], self.places.of_values[value]) {
                     (Place::Operand(operand), Place::Scratch(slot)) => (operand, slot),
                     // It was computed in place.
-                    (Place::Operand(a), Place::Operand(b)) if a == b => continue,
+                    (a, b) if a == b => continue,
                     _ => unreachable!("an accumulator is an operand, what replaces it a result"),
                 };
             let source = &scratch[slot][..words * block.count];
@@ -344,10 +344,7 @@ impl<'p> Plan<'p> {
         out: &mut [u64],
         arg: impl Fn(usize) -> Arg<'s>,
     ) {
-        let places = [operand, value].map(|value| self.places.of_values[value]);
-        if let [Place::Operand(a), Place::Operand(b)] = places
-            && a == b
-        {
+        if self.places.of_values[operand] == self.places.of_values[value] {
             return;
         }
         let first = arg(operand);

@@ -63,17 +63,7 @@ impl Kernels for ReferenceEngine {
                 out[0] = bad.unwrap_or(lanes) as u64;
             }
             (Step::AddLanes, _) => beats::add_lanes(out, args[0].1, ring_of(args[0].0)),
-            (Step::ReduceLanes, Kind::Beats { ring, .. }) => {
-                out.fill(0);
-                for (index, (&sum, q)) in
-                    args[0].1.iter().zip(ring.primes().iter().cycle()).enumerate()
-                {
-                    if let Some(beat) = out.chunks_exact_mut(beats::WORDS).nth(index / beats::LANES)
-                    {
-                        beats::set_lane(beat, index % beats::LANES, sum % q);
-                    }
-                }
-            }
+            (Step::ReduceLanes, _) => beats::reduce_lanes(out, args[0].1, ring_of(args[0].0)),
             (Step::BaseExtend { .. }, Kind::Polys { ring, .. }) => {
                 base_extend(ring_of(args[0].0), ring, out, args[0].1);
             }
@@ -253,7 +243,7 @@ fn crt_join(crt: &Crt, out: &mut [u64], a: &[u64], b: &[u64]) {
 
 fn ring_of(kind: &Kind) -> &Ring {
     match kind {
-        Kind::Polys { ring, .. } | Kind::Beats { ring, .. } => ring,
+        Kind::Polys { ring, .. } | Kind::Beats { ring, .. } | Kind::Lanes { ring, .. } => ring,
         _ => unreachable!("a polynomial is in a ring"),
     }
 }

@@ -7,9 +7,8 @@ pub const MAX_PRIME_BITS: u32 = 50;
 /// The most primes of a ring.
 pub const MAX_PRIMES: usize = 24;
 
-/// Lanes behind those of a period that [`LanePrimes`] can show: a beat, and what two registers of eight lanes reach
-/// beyond one.
-const MORE_LANES: usize = beats::LANES + 6;
+/// The primes of the lanes of two beats.
+pub(crate) type LanePrimes = [u64; 2 * beats::LANES];
 
 /// The ring degree and its primes, with a canonical root of unity for each.
 ///
@@ -22,7 +21,7 @@ pub struct Ring {
     degree: usize,
     primes: Vec<u64>,
     roots: Vec<u64>,
-    lane_primes: Vec<u64>,
+    lane_primes: Vec<LanePrimes>,
 }
 
 /// Why a degree and primes make no ring.
@@ -82,13 +81,14 @@ impl Ring {
     }
 
     fn of_primes(degree: usize, primes: Vec<u64>, roots: Vec<u64>) -> Self {
-        let beats = (1..=primes.len()).find(|n| (n * beats::LANES).is_multiple_of(primes.len()));
-        let period = beats.map_or(0, |beats| beats * beats::LANES);
-        let lane_primes = primes.iter().copied().cycle().take(period + MORE_LANES).collect();
+        let row = |beat: usize| {
+            std::array::from_fn(|lane| primes[(beat * beats::LANES + lane) % primes.len()])
+        };
+        let lane_primes = (0..beats::beats_per_unit(primes.len())).map(row).collect();
         Self { degree, primes, roots, lane_primes }
     }
 
-    /// Returns the ring of its primes and of of those of `other` behind them.
+    /// Returns the ring of its primes and of those of `other` behind them.
     ///
     /// # Errors
     /// [`RingError::Count`] where both have a prime, or there are too many;
@@ -118,9 +118,10 @@ impl Ring {
         &self.primes
     }
 
-    /// Returns the primes of lanes, from limb 0 of a coefficient on.
-    pub(crate) fn lane_primes(&self) -> LanePrimes<'_> {
-        LanePrimes { primes: &self.lane_primes, first: 0 }
+    /// Returns, for each beat of a [unit](beats::beats_per_unit), the primes of its lanes and of those of a beat behind
+    /// it. Further beats begin anew.
+    pub(crate) fn lane_primes(&self) -> &[LanePrimes] {
+        &self.lane_primes
     }
 
     /// Returns the roots of unity `ψ_j`, in limb order.
@@ -133,28 +134,6 @@ impl Ring {
     #[must_use]
     pub fn len_words(&self) -> usize {
         self.degree * self.primes.len()
-    }
-}
-
-/// The primes of the lanes of beats that follow each other.
-#[derive(Clone, Copy)]
-pub(crate) struct LanePrimes<'a> {
-    /// Until they begin anew, and [`MORE_LANES`].
-    primes: &'a [u64],
-    first: usize,
-}
-
-impl<'a> LanePrimes<'a> {
-    /// Goes on by one beat or two, and returns the primes of their lanes and of at least six more.
-    #[inline]
-    pub(crate) fn next(&mut self, beats: usize) -> &'a [u64] {
-        let next = &self.primes[self.first..];
-        self.first += beats * beats::LANES;
-        let period = self.primes.len() - MORE_LANES;
-        while self.first >= period {
-            self.first -= period;
-        }
-        next
     }
 }
 

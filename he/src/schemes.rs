@@ -2,7 +2,8 @@
 //!
 //! A scheme turns groups of packed chunks into ciphertexts that anyone can add, and sums of them back
 //! into packed integers. It implements these traits in a folder of its own: [`SumScheme`] and
-//! [`SecretScheme`] for the halves of its keys, [`PublicEncryption`] where the public half encrypts,
+//! [`SecretScheme`] for the halves of its keys, [`RunningSum`] for what an aggregator adds to,
+//! [`PublicEncryption`] where the public half encrypts,
 //! [`Encryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above,
 //! knows no scheme; [`codec`](crate::codec) says how integers lie
 //! in slots.
@@ -95,7 +96,7 @@ pub(crate) trait RunningSum: Send {
     /// fault is returned, by its place in `words`.
     ///
     /// # Errors
-    /// The engine's; these chunks are worth nothing then.
+    /// The engine's; all of the sum is worth nothing then.
     fn add(
         &mut self,
         engine: &dyn Engine,
@@ -103,7 +104,7 @@ pub(crate) trait RunningSum: Send {
         words: &[u64],
     ) -> Result<Option<CiphertextFault>, Error>;
 
-    /// Returns the words of the ordinary ciphertexts of chunks, each after as many `additions`.
+    /// Returns the words of chunks' sums as ordinary ciphertexts. Each chunk has had `additions` additions.
     ///
     /// # Errors
     /// The engine's.

@@ -12,6 +12,7 @@ pub mod endpoint;
 pub mod event;
 pub mod link;
 mod lock;
+mod numbered;
 mod outbox;
 pub mod path;
 pub mod pipeline;

@@ -484,7 +484,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert_eq!(*ledger.lock().unwrap(), expected);
 }
 
-/// Datagrams that arrive together are added together, and a fault of one affects no other.
+/// A fault of one datagram affects none that arrives with it.
 #[test]
 fn sums_that_arrive_together_are_answered_apart() {
     let mut pair = Pair::new(3, Faults::default());

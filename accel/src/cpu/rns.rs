@@ -116,21 +116,10 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]);
 
     /// Adds the lanes of beats to words of their own; see [`beats::add_lanes`]. Variable time.
-    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: LanePrimes<'_>);
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]);
 
     /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]);
-}
-
-/// Reduces sums of lanes, and packs them.
-fn reduce_lanes(out: &mut [u64], sums: &[u64], mut primes: LanePrimes<'_>) {
-    let beats = out.as_chunks_mut::<{ beats::WORDS }>().0.iter_mut();
-    for (beat, sums) in beats.zip(sums.as_chunks::<{ beats::LANES }>().0) {
-        beat.fill(0);
-        for (index, (&sum, &q)) in sums.iter().zip(primes.next(1)).enumerate() {
-            beats::set_lane(beat, index, sum % q);
-        }
-    }
 }
 
 /// Which of some primes the next beat starts with, which is ten lanes further on.
@@ -298,7 +287,7 @@ impl<B: Rns> RnsSteps<B> {
         let run = |out: &mut [u64], a: &[u64], b: &[u64]| match step {
             Step::FirstBadLane => self.backend.first_bad_lanes(out, a, primes),
             Step::AddLanes => self.backend.add_lanes(out, a, ring.lane_primes()),
-            Step::ReduceLanes => reduce_lanes(out, a, ring.lane_primes()),
+            Step::ReduceLanes => beats::reduce_lanes(out, a, ring),
             _ => self.backend.add_beats(out, a, b, primes),
         };
         let second = args.get(1).unwrap_or(&args[0]);

@@ -450,6 +450,8 @@ impl Builder {
         assert!(matches!(source, Source::Input { spread: Spread::Update }), "an accumulator");
         assert!(self.is_step(value), "an update is the result of a step");
         assert!(self.kind(target).is_same(&self.kind(value)), "equal kinds");
+        let mut updates = self.program.updates.iter();
+        assert!(updates.all(|update| update.0 != target.index), "an accumulator is updated once");
         self.leaves_once(value.index);
         self.program.updates.push((target.index, value.index));
     }

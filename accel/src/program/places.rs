@@ -8,7 +8,7 @@
 use super::{Kind, Program, Source, Step, Value};
 
 /// The place of a value.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the program.
     Constant,
@@ -139,18 +139,16 @@ impl Places {
     }
 }
 
-/// Returns the accumulators whose updates are computed where they lie, and these: steps that accumulate there, and
+/// Returns the accumulators whose updates are computed where they lie, and these: steps that accumulate there, where
 /// nothing else reads what was there before.
 fn in_place(program: &Program) -> impl Iterator<Item = (usize, usize)> {
-    let accumulates = |&&(target, value): &&(usize, usize)| {
+    let is_in_place = |&&(target, value): &&(usize, usize)| {
         let adds = matches!(&program.values()[value].source, Source::Step { step, operands }
             if step.accumulates() && operands[0] == target);
         let readers = program.values().iter().flat_map(operands).filter(|&&read| read == target);
-        let leaves = program.outputs().contains(&value)
-            || program.updates().iter().filter(|update| update.1 == value).count() > 1;
-        adds && readers.count() == 1 && !leaves
+        adds && readers.count() == 1
     };
-    program.updates().iter().filter(accumulates).copied()
+    program.updates().iter().filter(is_in_place).copied()
 }
 
 /// Slots of scratch memory.

@@ -71,7 +71,7 @@ fn accounts(span: Duration) -> Result<(), Failure> {
         row("  adding, range check", &picoseconds(|c| c.add));
         row("  rest", &picoseconds(Column::rest));
         row("sockets alone", &picoseconds(|c| c.sockets));
-        row("floor: sockets, AES, one copy", &picoseconds(Column::floor));
+        row("floor: sockets, AES, copy", &picoseconds(Column::floor));
         row("floor of total", &|column| format!("{:.2}", column.floor() / column.total));
     }
     Ok(())

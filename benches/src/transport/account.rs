@@ -43,7 +43,8 @@ impl Column {
         self.total - self.system - self.cipher - self.copy - self.add
     }
 
-    /// Returns what nothing that passes sealed bytes by sockets can do without: sockets, the cipher and one copy.
+    /// Returns what nothing that passes sealed bytes by sockets can do without: sockets, the cipher, and a copy where
+    /// there is one.
     #[must_use]
     pub fn floor(&self) -> f64 {
         self.sockets + self.cipher + self.copy

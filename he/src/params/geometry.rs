@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use ciphergram_accel::beats;
+
 use super::head::Head;
 use crate::{error::faults::ParameterError, params::scheme::Literal};
 
@@ -94,6 +96,11 @@ impl Geometry {
     #[must_use]
     pub fn chunk_bytes(&self) -> usize {
         self.slots_per_chunk / self.slots_per_unit * self.unit_bytes
+    }
+
+    /// Returns the [beats](ciphergram_accel::beats) of a whole chunk.
+    pub(crate) fn chunk_beats(&self) -> usize {
+        self.chunk_bytes() / beats::BYTES
     }
 
     /// Chunks of a whole group.
@@ -216,6 +223,13 @@ impl Chunks {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// Returns the place of `chunks` in a stretch of the stream that begins with chunk `first`, in bytes.
+    #[must_use]
+    pub fn range_within(&self, first: u32, chunks: &Range<u32>) -> Range<usize> {
+        let (first, Range { start, end }) = (self.offset_of(first), self.range_of(chunks));
+        start - first..end - first
     }
 
     /// Returns the place of `chunks` in the stream, in bytes: empty if there are none.

@@ -111,9 +111,8 @@ struct BeatSums {
 
 impl BeatSums {
     fn range(&self, own: &Range<u32>) -> Range<usize> {
-        let (first, Range { start, end }) =
-            (self.chunks.offset_of(self.first), self.chunks.range_of(own));
-        (start - first) / 8..(end - first) / 8
+        let Range { start, end } = self.chunks.range_within(self.first, own);
+        start / 8..end / 8
     }
 }
 

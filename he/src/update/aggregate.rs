@@ -71,9 +71,7 @@ impl Accumulator {
 
     /// Returns the place of chunks in the running sum, in bytes.
     fn range(&self, chunks: &Range<u32>) -> Range<usize> {
-        let (first, Range { start, end }) =
-            (self.chunks.offset_of(self.own.start), self.chunks.range_of(chunks));
-        start - first..end - first
+        self.chunks.range_within(self.own.start, chunks)
     }
 
     /// Returns the place of chunks among those that are summed.
@@ -111,8 +109,8 @@ impl Accumulator {
     /// coprime to n. A stream that is refused leaves the sum as it was.
     ///
     /// # Errors
-    /// The first fault with its chunk, 2^31 additions or more to a chunk, or the engine's, after which the whole sum
-    /// is worth nothing.
+    /// The first fault with its chunk, more additions to a chunk than the sum has room for, or the engine's, after
+    /// which the whole sum is worth nothing.
     pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let expected = self.range(&self.own).len();
         if bytes.len() != expected {
@@ -135,7 +133,7 @@ impl Accumulator {
     ///
     /// # Errors
     /// The first fault, and its chunk; more additions to a chunk than the sum has room for: nothing was added then.
-    /// After an error of the engine, the sums of these chunks are worth nothing.
+    /// After an error of the engine the whole sum is worth nothing.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
         let first = chunks.start;
         self.check_length(&chunks, bytes)

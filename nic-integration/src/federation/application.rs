@@ -152,14 +152,14 @@ impl Accumulator for ShardSum {
     }
 
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        match self.sum.add(chunks, payload) {
-            Err(Error::Ciphertext { .. }) => return Err(Refusal::InvalidCiphertext),
-            Err(error) => {
+        self.sum.add(chunks, payload).or_else(|error| match error {
+            Error::Ciphertext { .. } => Err(Refusal::InvalidCiphertext),
+            // The contributor is not at fault; the sums are withheld.
+            error => {
                 self.failure.get_or_insert(error.to_string());
+                Ok(())
             }
-            Ok(()) => {}
-        }
-        Ok(())
+        })
     }
 
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {

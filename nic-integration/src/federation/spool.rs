@@ -25,7 +25,7 @@ use std::{
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
     path::{Path, PathBuf},
-    thread::{self, JoinHandle},
+    thread::{Builder, JoinHandle},
 };
 
 use ciphergram_he::{PublicKey, Sum, Update, exchange::Announcement};
@@ -229,7 +229,7 @@ impl Spool {
         Self { path: path.into(), file, tag, has_header, keeping: None }
     }
 
-    /// Writes what the contribution is, before its first chunk, with which it gets to the disk.
+    /// Writes the header, which reaches the disk with the first chunk.
     ///
     /// # Errors
     ///
@@ -277,8 +277,8 @@ impl Spool {
         self.file.sync_data().map_err(|e| self.fault(&e))
     }
 
-    /// Appends the sum that came back, after which there is no more to append. It gets to the disk while the caller
-    /// opens it; who drops this waits. `clipped` are this client's values out of range, for each tensor.
+    /// Appends the sum that came back, after which there is no more to append. It reaches the disk while the caller
+    /// opens it; dropping the spool waits for that. `clipped` are this client's values out of range, for each tensor.
     ///
     /// # Errors
     ///
@@ -289,7 +289,8 @@ impl Spool {
         clipped.iter().for_each(|count| counts.extend((*count as u64).to_le_bytes()));
         self.write_record(SUM, &[&counts, &head, stream, &digest])?;
         let file = self.file.try_clone().map_err(|e| self.fault(&e))?;
-        self.keeping = Some(thread::spawn(move || file.sync_data()));
+        let keep = Builder::new().name("spool".into()).spawn(move || file.sync_data());
+        self.keeping = Some(keep.map_err(|e| self.fault(&e))?);
         Ok(())
     }
 

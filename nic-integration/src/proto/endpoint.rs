@@ -245,7 +245,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`NicError::NoSuchPeer`], [`NicError::NoRoom`], [`NicError::TooManyPeers`];
-    /// [`NicError::MessageTooLong`] if a chunk exceeds [`payload_limit`](Self::payload_limit).
+    /// [`NicError::MessageTooLong`] if a chunk exceeds [`payload_limit`](Self::payload_limit), or all of them
+    /// [`MAX_MESSAGE_BYTES`].
     pub fn sum(&mut self, now: Time, peer: Peer, sum: SumMessage) -> Result<MessageId, NicError> {
         let SumMessage { rkey, round, contributor, first_chunk, chunk_bytes, data } = sum;
         let chunk = (chunk_bytes.get() as usize).min(data.len());

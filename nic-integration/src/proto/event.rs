@@ -62,7 +62,7 @@ pub enum Event {
         peer: Peer,
         /// The message.
         message: MessageId,
-        /// The index of the datagram refused: its first chunk, of a SUM.
+        /// The index of the refused datagram: its place in a WRITE, its first chunk of a SUM.
         index: u32,
         /// The reason.
         refusal: Refusal,

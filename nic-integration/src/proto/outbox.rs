@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::ack::Refusal;
 use super::datagram::{Header, Opcode};
 use super::event::{Event, MessageId, Peer};
+use super::numbered::Numbered;
 use super::time::Time;
 
 /// Messages to one peer that may be unanswered at once. The ids of unanswered messages are no
@@ -60,7 +61,14 @@ struct Outgoing {
     carriers: Vec<Carrier>,
 }
 
-/// What each datagram of a message carries; the last one may carry less.
+impl Outgoing {
+    /// Returns the index of a datagram. A caller may name chunks that do not exist.
+    fn index(&self, place: u32) -> u32 {
+        self.message.first_index.saturating_add(place * self.cut.indices)
+    }
+}
+
+/// The share of a message that each of its datagrams carries, the last one perhaps less.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     bytes: u32,
@@ -124,69 +132,6 @@ pub(super) struct FlowHealth {
     pub(super) quickest: Option<Duration>,
 }
 
-/// Items numbered one after the other, of which the older ones go first, mostly.
-#[derive(Debug)]
-struct Ring<T> {
-    /// The number of the first slot.
-    first: u64,
-    /// The first one is never empty.
-    slots: VecDeque<Option<T>>,
-}
-
-impl<T> Ring<T> {
-    fn new(first: u64) -> Self {
-        Self { first, slots: VecDeque::new() }
-    }
-
-    /// Returns the number of the item that is pushed next.
-    fn next(&self) -> u64 {
-        self.first + self.slots.len() as u64
-    }
-
-    /// Returns how many numbers there are from the oldest item's to the next.
-    fn span(&self) -> usize {
-        self.slots.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.slots.is_empty()
-    }
-
-    /// Appends an item, and returns its number.
-    fn push(&mut self, item: T) -> u64 {
-        self.slots.push_back(Some(item));
-        self.next() - 1
-    }
-
-    fn at(&self, number: u64) -> Option<usize> {
-        usize::try_from(number.checked_sub(self.first)?).ok()
-    }
-
-    fn get(&self, number: u64) -> Option<&T> {
-        self.slots.get(self.at(number)?)?.as_ref()
-    }
-
-    fn get_mut(&mut self, number: u64) -> Option<&mut T> {
-        let at = self.at(number)?;
-        self.slots.get_mut(at)?.as_mut()
-    }
-
-    fn remove(&mut self, number: u64) -> Option<T> {
-        let at = self.at(number)?;
-        let item = self.slots.get_mut(at)?.take()?;
-        while let Some(None) = self.slots.front() {
-            self.slots.pop_front();
-            self.first += 1;
-        }
-        Some(item)
-    }
-
-    /// Iterates over items and their numbers, oldest first.
-    fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        (self.first..).zip(&self.slots).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
-    }
-}
-
 /// The datagrams that a flow has to send.
 #[derive(Debug, Default)]
 struct Flow {
@@ -221,7 +166,7 @@ pub(super) struct Outbound {
 #[derive(Debug)]
 pub(super) struct Outbox {
     payload_limit: u32,
-    outgoing: Ring<Outgoing>,
+    outgoing: Numbered<Outgoing>,
     /// Empty while all flows are.
     flows: Box<[Flow]>,
     flow_count: u16,
@@ -233,7 +178,7 @@ impl Outbox {
     pub(super) fn new(payload_limit: usize, flows: u16, first_message: u64) -> Self {
         Self {
             payload_limit: payload_limit as u32,
-            outgoing: Ring::new(first_message),
+            outgoing: Numbered::new(first_message),
             flows: Box::default(),
             flow_count: flows.max(1),
             idle: 0,
@@ -263,7 +208,7 @@ impl Outbox {
     /// messages are unanswered, for they keep their ids.
     pub(super) fn skip_to(&mut self, message: u64) {
         if self.is_idle() {
-            self.outgoing = Ring::new(self.next_message().max(message));
+            self.outgoing = Numbered::new(self.next_message().max(message));
         }
     }
 
@@ -354,7 +299,8 @@ impl Outbox {
 
     /// Builds the header of a datagram, and finds its payload.
     pub(super) fn outbound(&self, (id, place): Slot) -> Option<Outbound> {
-        let Outgoing { message, cut, .. } = self.outgoing.get(id)?;
+        let outgoing = self.outgoing.get(id)?;
+        let Outgoing { message, cut, .. } = outgoing;
         let each = cut.bytes as usize;
         let start = place as usize * each;
         let end = message.data.len().min(start + each);
@@ -365,7 +311,7 @@ impl Outbox {
             offset: message.offset + start as u64,
             rkey: message.rkey,
             message_bytes: message.data.len() as u32,
-            index: message.first_index + place * cut.indices,
+            index: outgoing.index(place),
             immediate: message.immediate,
             ..Header::default()
         };
@@ -400,11 +346,11 @@ impl Outbox {
         peer: Peer,
         events: &mut impl Extend<Event>,
     ) {
-        if let Some(Outgoing { message, cut, .. }) = self.outgoing.remove(id) {
+        if let Some(outgoing) = self.outgoing.remove(id) {
             let flow = self.flow(id);
             flow.open -= 1;
             flow.unsent.retain(|unsent| *unsent != id);
-            let index = message.first_index + place * cut.indices;
+            let index = outgoing.index(place);
             events.extend([Event::Refused { peer, message: MessageId(id), index, refusal }]);
         }
     }
@@ -436,7 +382,7 @@ impl Outbox {
     /// Drops every message; ids go on ascending, since the receiver remembers those it has
     /// answered.
     pub(super) fn fail_all(&mut self) {
-        self.outgoing = Ring::new(self.next_message());
+        self.outgoing = Numbered::new(self.next_message());
         let emptied = |flow: &mut Flow| *flow = Flow { idle: flow.idle, ..Flow::default() };
         self.flows.iter_mut().for_each(emptied);
     }
@@ -446,7 +392,7 @@ impl Outbox {
         if self.is_idle() {
             self.idle = self.flows.iter().fold(self.idle, |idle, flow| idle | flow.idle);
             self.flows = Box::default();
-            self.outgoing = Ring::new(self.next_message());
+            self.outgoing = Numbered::new(self.next_message());
         }
     }
 
@@ -536,26 +482,6 @@ mod tests {
                 seen.extend_from_slice(&data[range]);
             }
             prop_assert_eq!(seen, data);
-        }
-
-        /// Compares it with a tree.
-        #[test]
-        fn a_ring_has_what_was_pushed_and_not_removed(steps in prop::collection::vec((prop::bool::ANY, 0u64..40), 1..200)) {
-            let (mut ring, mut tree) = (Ring::new(9), std::collections::BTreeMap::new());
-            for (pushes, back) in steps {
-                if pushes {
-                    let number = ring.push(back);
-                    prop_assert_eq!(tree.insert(number, back), None);
-                } else {
-                    let number = ring.next().saturating_sub(back);
-                    prop_assert_eq!(ring.remove(number), tree.remove(&number));
-                }
-                let oldest = tree.first_key_value().map_or(ring.next(), |(number, _)| *number);
-                prop_assert_eq!(ring.span() as u64, ring.next() - oldest);
-                prop_assert_eq!(ring.is_empty(), tree.is_empty());
-                prop_assert!(ring.iter().eq(tree.iter().map(|(number, item)| (*number, item))));
-                prop_assert_eq!(ring.get(oldest), tree.get(&oldest));
-            }
         }
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::Waker;
 
-use super::ack::Refusal;
 use super::event::{Event, Peer};
 use super::lock::{lock, read, write};
 use super::outbox::Outbox;
@@ -212,17 +211,17 @@ impl Shared {
         free
     }
 
-    pub(super) fn deregister(&self, rkey: u32) -> Option<Region> {
-        write(&self.regions).remove(&rkey)
+    pub(super) fn deregister(&self, rkey: u32) {
+        write(&self.regions).remove(&rkey);
     }
 
-    /// Returns the region that a SUM names, if it takes SUMs.
-    pub(super) fn sum_region(&self, rkey: u32) -> Result<SumRegion, Refusal> {
+    /// Returns the sum region of an rkey.
+    pub(super) fn sum_region(&self, rkey: u32) -> Option<SumRegion> {
         let found = self.with_region(rkey, |region| match region {
-            Region::Sum(region) => Ok(region.clone()),
-            Region::Memory(_) | Region::Inbox { .. } => Err(Refusal::NoRight),
+            Region::Sum(region) => Some(region.clone()),
+            Region::Memory(_) | Region::Inbox { .. } => None,
         });
-        found.unwrap_or(Err(Refusal::UnknownRkey))
+        found.flatten()
     }
 
     // Commands.

@@ -18,8 +18,7 @@ use super::datagram::Header;
 use super::event::Peer;
 use super::lock::{lock, read, write};
 
-pub(super) use shard::SumRefused;
-use shard::{LockedShard, Sent, ShardState};
+use shard::{LockedShard, ShardState};
 pub use whole::MAX_STAGED_BYTES;
 use whole::Whole;
 
@@ -210,37 +209,35 @@ impl SumRegion {
         header: &Header,
         payload: &[u8],
         closed: &mut Vec<u32>,
-    ) -> Result<u32, SumRefused> {
-        let refused = |refusal| SumRefused { refusal, chunk: header.index };
+    ) -> Result<u32, Refusal> {
         if header.immediate != self.0.round {
-            return Err(refused(Refusal::WrongRound));
+            return Err(Refusal::WrongRound);
         }
         if read(&self.0.bindings).get(&header.contributor) != Some(&from) {
-            return Err(refused(Refusal::NotContributor));
+            return Err(Refusal::NotContributor);
         }
         if payload.is_empty() || payload.len() > header.message_bytes as usize {
-            return Err(refused(Refusal::WrongLength));
+            return Err(Refusal::WrongLength);
         }
         let chunks = self.chunks(header, payload)?;
         self.commit(header.contributor, chunks, payload, closed)
     }
 
     /// Returns the chunks of a payload, if they exist and each is at its offset.
-    fn chunks(&self, header: &Header, payload: &[u8]) -> Result<Range<u32>, SumRefused> {
+    fn chunks(&self, header: &Header, payload: &[u8]) -> Result<Range<u32>, Refusal> {
         let layout = &self.0.layout;
         let (mut chunk, mut start) = (header.index, 0);
         while start < payload.len() {
-            let refused = |refusal| SumRefused { refusal, chunk };
             if chunk >= self.0.chunk_count {
-                return Err(refused(Refusal::ChunkOutOfRange));
+                return Err(Refusal::ChunkOutOfRange);
             }
             // A chunk of no bytes would never end this loop: the trait rules it out, this holds.
             let end = start + layout.chunk_bytes(chunk).max(1);
             if end > payload.len() {
-                return Err(refused(Refusal::WrongLength));
+                return Err(Refusal::WrongLength);
             }
             if header.offset.checked_add(start as u64) != Some(layout.chunk_offset(chunk)) {
-                return Err(refused(Refusal::WrongOffset));
+                return Err(Refusal::WrongOffset);
             }
             start = end;
             chunk = chunk.saturating_add(1);
@@ -255,42 +252,46 @@ impl SumRegion {
         chunks: Range<u32>,
         payload: &[u8],
         closed: &mut Vec<u32>,
-    ) -> Result<u32, SumRefused> {
+    ) -> Result<u32, Refusal> {
         let layout = &*self.0.layout;
-        let sent = Sent { contributor, first: chunks.start, payload };
-        let refused = |refusal| SumRefused { refusal, chunk: chunks.start };
+        let bytes = |run: &Range<u32>| {
+            let place =
+                |chunk| (layout.chunk_offset(chunk) - layout.chunk_offset(chunks.start)) as usize;
+            let last = run.end - 1;
+            &payload[place(run.start)..place(last) + layout.chunk_bytes(last)]
+        };
         let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
-        let parts = shards.iter().map(|shard| {
+        // Nothing more is added to a shard in which an addition has panicked.
+        let states = shards.iter().map(|shard| shard.state.lock().ok());
+        let states: Option<Vec<_>> = states.collect();
+        let mut states = states.ok_or(Refusal::RoundClosed)?;
+        let mut runs = vec![];
+        for (at, (shard, state)) in shards.iter().zip(&states).enumerate() {
             let own = chunks.start.max(shard.chunks.start)..chunks.end.min(shard.chunks.end);
-            // Nothing more is added to a shard in which an addition has panicked.
-            shard.state.lock().ok().map(|state| (state, own))
-        });
-        let parts: Option<Vec<_>> = parts.collect();
-        let mut parts = parts.ok_or(refused(Refusal::RoundClosed))?;
-        let (mut fresh, mut runs) = (0, 0);
-        for (state, own) in &parts {
-            for run in state.fresh(contributor, own.clone()) {
-                state.admit(run.clone())?;
-                (fresh, runs) = (fresh + run.len() as u32, runs + 1);
-            }
+            runs.extend(state.fresh(contributor, own).map(|run| (at, run)));
+        }
+        if !runs.iter().all(|(at, run)| states[*at].is_open(run.clone())) {
+            return Err(Refusal::RoundClosed);
         }
         // An accumulator adds one run all or nothing. Several are all checked before the first is added, and so is what
         // will be added later.
-        if runs > 1 || self.0.whole.is_some() {
-            for (state, own) in &mut parts {
-                state.check(&sent, own.clone(), layout)?;
+        if runs.len() > 1 || self.0.whole.is_some() {
+            for (at, run) in &runs {
+                states[*at].check(run.clone(), bytes(run))?;
             }
         }
+        let fresh = runs.iter().map(|(_, run)| run.len() as u32).sum();
         let whole = self.0.whole.as_ref().filter(|_| fresh > 0);
         // Under the locks of these shards: who adds for a complete contributor waits for them.
         let completes = match whole.map(|whole| lock(whole).stage(contributor, fresh)) {
-            Some(staged) => staged.ok_or(refused(Refusal::RoundClosed))?,
+            Some(staged) => staged.ok_or(Refusal::RoundClosed)?,
             None => false,
         };
-        for (state, own) in &mut parts {
-            state.commit(&sent, own.clone(), layout, closed)?;
+        for (at, run) in runs {
+            let bytes = bytes(&run);
+            states[at].commit(contributor, run, bytes, layout, closed)?;
         }
-        drop(parts);
+        drop(states);
         if let Some(count) = self.0.received.get(usize::from(contributor)) {
             count.fetch_add(fresh, Ordering::Relaxed);
         }

@@ -27,8 +27,9 @@ use super::{ContributionId, End, JOIN_INBOX, Resume};
 
 /// The span between two probes of a client that waits.
 pub const PROBE_SPAN: Duration = Duration::from_secs(1);
-/// Messages that pushing leaves room for, so that a probe or a join always finds a place.
-const RESERVED_MESSAGES: usize = 8;
+/// Pushes that may be unanswered at once. Other messages wait for those before them: a probe, a join or a farewell must
+/// not wait for a whole contribution.
+const MAX_PUSHES: usize = 64;
 
 /// The configuration of a contributor.
 #[derive(Clone)]
@@ -229,8 +230,9 @@ impl Contributor {
     /// Returns whether [`push`](Self::push) would find room now.
     #[must_use]
     pub fn can_push(&self) -> bool {
-        matches!(&self.state, State::Contributing(round) if round.accepted.is_some())
-            && self.endpoint.room(self.aggregator()) > RESERVED_MESSAGES
+        matches!(&self.state, State::Contributing(round)
+            if round.accepted.is_some() && round.pushes.len() < MAX_PUSHES)
+            && self.endpoint.room(self.aggregator()) > 0
     }
 
     /// Contributes whole chunks of `chunk_bytes` each, `first_chunk` onwards; the last of all may be shorter.
@@ -238,7 +240,7 @@ impl Contributor {
     /// # Errors
     ///
     /// [`NicError::NoOpenRound`] before [`accept`](Self::accept); [`NicError::NoRoom`];
-    /// [`NicError::MessageTooLong`] if a chunk fits no datagram.
+    /// [`NicError::MessageTooLong`] if a chunk fits no datagram, or all of them no message.
     pub fn push(
         &mut self,
         now: Time,

@@ -2,18 +2,21 @@
 
 use std::arch::x86_64::{
     __m128i, _mm_loadu_si128, _mm256_add_epi64, _mm256_and_si256, _mm256_cmpgt_epi64,
-    _mm256_set_m128i, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi64x,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srlv_epi64, _mm256_sub_epi64,
+    _mm256_set_m128i, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8,
+    _mm256_srlv_epi64, _mm256_sub_epi64,
 };
 
 use super::*;
 use crate::{
     beats::{BYTES, LANE_BITS, LANES, WORDS},
+    cpu::{portable::Portable, rns::Rns},
     ring::LanePrimes,
 };
 
 /// Bytes of a beat that hold two lanes.
 const PAIR_BYTES: usize = 16;
+/// Registers that the lanes of two beats fill.
+const QUARTETS: usize = 2 * LANES / 4;
 
 /// Returns the byte of a beat from which sixteen hold lanes `2·pair` and the one behind it.
 const fn first_byte(pair: usize) -> usize {
@@ -29,6 +32,32 @@ const fn place(lane: usize) -> (usize, usize) {
     (byte, LANE_BITS * lane - 8 * (first + byte))
 }
 
+/// For four lanes of the twenty of two beats each, the bytes that hold them.
+const BYTES_OF: [[u64; 4]; QUARTETS] = {
+    let mut bytes = [[0; 4]; QUARTETS];
+    let mut k = 0;
+    while k < 2 * LANES {
+        let mut i = 0;
+        while i < 8 {
+            bytes[k / 4][k % 4] |= ((place(k % LANES).0 + i) as u64) << (8 * i);
+            i += 1;
+        }
+        k += 1;
+    }
+    bytes
+};
+
+/// The bit of these that each of them begins at.
+const STARTS: [[u64; 4]; QUARTETS] = {
+    let mut starts = [[0; 4]; QUARTETS];
+    let mut k = 0;
+    while k < 2 * LANES {
+        starts[k / 4][k % 4] = place(k % LANES).1 as u64;
+        k += 1;
+    }
+    starts
+};
+
 /// Returns sixteen bytes of a beat.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -42,49 +71,10 @@ fn sixteen(beat: &[u64; WORDS], byte: usize) -> __m128i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn four_lanes<const QUARTET: usize>(beats: &[[u64; WORDS]; 2]) -> Word {
-    let lane = |index: usize| (4 * QUARTET + index) % LANES;
-    let pair =
-        |index: usize| sixteen(&beats[(4 * QUARTET + index) / LANES], first_byte(lane(index) / 2));
-    let bytes = _mm256_set_m128i(pair(2), pair(0));
-    let byte = |index: usize, more: usize| (place(lane(index)).0 + more) as i8;
-    let pick = |i: usize| byte(i / 8, i % 8);
-    let pick = _mm256_setr_epi8(
-        pick(0),
-        pick(1),
-        pick(2),
-        pick(3),
-        pick(4),
-        pick(5),
-        pick(6),
-        pick(7),
-        pick(8),
-        pick(9),
-        pick(10),
-        pick(11),
-        pick(12),
-        pick(13),
-        pick(14),
-        pick(15),
-        pick(16),
-        pick(17),
-        pick(18),
-        pick(19),
-        pick(20),
-        pick(21),
-        pick(22),
-        pick(23),
-        pick(24),
-        pick(25),
-        pick(26),
-        pick(27),
-        pick(28),
-        pick(29),
-        pick(30),
-        pick(31),
-    );
-    let bit = |index: usize| place(lane(index)).1 as i64;
-    let shifts = _mm256_setr_epi64x(bit(0), bit(1), bit(2), bit(3));
-    let words = _mm256_srlv_epi64(_mm256_shuffle_epi8(bytes, pick), shifts);
+    let pair = |lane: usize| sixteen(&beats[lane / LANES], first_byte(lane % LANES / 2));
+    let bytes = _mm256_set_m128i(pair(4 * QUARTET + 2), pair(4 * QUARTET));
+    let words = _mm256_shuffle_epi8(bytes, four(&BYTES_OF[QUARTET]));
+    let words = _mm256_srlv_epi64(words, four(&STARTS[QUARTET]));
     _mm256_and_si256(words, _mm256_set1_epi64x((1 << LANE_BITS) - 1))
 }
 
@@ -94,7 +84,7 @@ fn four_lanes<const QUARTET: usize>(beats: &[[u64; WORDS]; 2]) -> Word {
 fn add_four<const QUARTET: usize>(
     sums: &mut [u64; 2 * LANES],
     beats: &[[u64; WORDS]; 2],
-    primes: &[u64; 2 * LANES],
+    primes: &LanePrimes,
 ) -> Word {
     let lanes = four_lanes::<QUARTET>(beats);
     let sums = &mut sums.as_chunks_mut::<4>().0[QUARTET];
@@ -102,17 +92,14 @@ fn add_four<const QUARTET: usize>(
     _mm256_cmpgt_epi64(four(&primes.as_chunks::<4>().0[QUARTET]), lanes)
 }
 
-/// See [`Rns::add_lanes`](crate::cpu::rns::Rns::add_lanes).
+/// See [`Rns::add_lanes`].
 #[target_feature(enable = "avx2")]
-pub(super) fn add_lanes(sums: &mut [u64], words_in: &[u64], mut primes: LanePrimes<'_>) {
-    let Some((bad, sums)) = sums.split_last_mut() else { return };
+pub(super) fn add_lanes(sums: &mut [u64], words_in: &[u64], primes: &[LanePrimes]) {
     let (pairs, last) = words_in.as_chunks::<WORDS>().0.as_chunks::<2>();
-    let (sums, last_sums) = sums.as_chunks_mut::<{ 2 * LANES }>();
+    let (sums, last_sums) = sums.split_at_mut(pairs.len() * 2 * LANES);
+    let sums = sums.as_chunks_mut::<{ 2 * LANES }>().0.iter_mut();
     let (mut good, mut spare) = (_mm256_setzero_si256(), 0);
-    for (sums, beats) in sums.iter_mut().zip(pairs) {
-        let Some(primes) = primes.next(2).first_chunk() else {
-            unreachable!("primes of twenty lanes")
-        };
+    for ((sums, beats), primes) in sums.zip(pairs).zip(primes.iter().cycle().step_by(2)) {
         let below = [
             add_four::<0>(sums, beats, primes),
             add_four::<1>(sums, beats, primes),
@@ -124,15 +111,11 @@ pub(super) fn add_lanes(sums: &mut [u64], words_in: &[u64], mut primes: LanePrim
         spare += beats.iter().filter(|beat| beat[WORDS - 1] >> 62 != 0).count() as u64;
     }
     let lanes = (pairs.len() * 2 * LANES) as u64;
-    *bad = bad.wrapping_add(lanes - words(good).iter().sum::<u64>() + spare);
-    // One beat may be left: its lanes beside zeros, which are residues.
-    if let Some(&beat) = last.first() {
-        let (beats, mut lanes) = ([beat, [0; WORDS]], [0; 2 * LANES + 1]);
-        lanes[..LANES].copy_from_slice(last_sums);
-        lanes[2 * LANES] = *bad;
-        let all = beats.as_flattened();
-        add_lanes(&mut lanes, all, primes);
-        last_sums.copy_from_slice(&lanes[..LANES]);
-        *bad = lanes[2 * LANES];
+    let bad = lanes - words(good).iter().sum::<u64>() + spare;
+    // One beat may be left, and the word that counts is behind its sums.
+    let primes = &primes[2 * pairs.len() % primes.len()..];
+    Portable.add_lanes(last_sums, last.as_flattened(), primes);
+    if let Some(count) = last_sums.last_mut() {
+        *count = count.wrapping_add(bad);
     }
 }

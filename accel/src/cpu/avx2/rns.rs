@@ -274,7 +274,7 @@ impl Rns for Avx2 {
         Portable.first_bad_lanes(out, words, primes);
     }
 
-    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: LanePrimes<'_>) {
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {
         kernel!(packing::add_lanes(sums, words, primes));
     }
 

@@ -149,12 +149,12 @@ pub(super) fn first_bad_lanes(out: &mut [u64], words: &[u64], primes: &[u64]) {
 
 /// See [`Rns::add_lanes`](crate::cpu::rns::Rns::add_lanes).
 #[target_feature(enable = "avx512f,avx512vbmi")]
-pub(super) fn add_lanes(sums: &mut [u64], words_in: &[u64], mut primes: LanePrimes<'_>) {
+pub(super) fn add_lanes(sums: &mut [u64], words_in: &[u64], primes: &[LanePrimes]) {
     let Some((bad, sums)) = sums.split_last_mut() else { return };
     let mut count = 0;
     let beats = words_in.as_chunks::<WORDS>().0;
-    for (sums, beat) in sums.as_chunks_mut::<LANES>().0.iter_mut().zip(beats) {
-        let q = primes.next(1);
+    let sums = sums.as_chunks_mut::<LANES>().0.iter_mut();
+    for ((sums, beat), q) in sums.zip(beats).zip(primes.iter().cycle()) {
         let [low, high] = unpack_beat(eight(beat));
         let large = [
             _mm512_cmpge_epu64_mask(low, eight(&q[..8])),

@@ -540,7 +540,7 @@ impl Rns for Ifma {
         kernel!(packing::first_bad_lanes(out, words, primes));
     }
 
-    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: LanePrimes<'_>) {
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {
         kernel!(packing::add_lanes(sums, words, primes));
     }
 

@@ -384,12 +384,13 @@ impl Rns for Portable {
     }
 
     /// The top bit of a difference is set where a lane is below its prime.
-    fn add_lanes(self, sums: &mut [u64], words: &[u64], mut primes: LanePrimes<'_>) {
+    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {
         let Some((bad, sums)) = sums.split_last_mut() else { return };
         let beats = words.as_chunks::<{ beats::WORDS }>().0;
-        for (sums, beat) in sums.as_chunks_mut::<{ beats::LANES }>().0.iter_mut().zip(beats) {
+        let sums = sums.as_chunks_mut::<{ beats::LANES }>().0.iter_mut();
+        for ((sums, beat), primes) in sums.zip(beats).zip(primes.iter().cycle()) {
             let mut good = 0;
-            for ((lane, sum), &q) in sums.iter_mut().enumerate().zip(primes.next(1)) {
+            for ((lane, sum), &q) in sums.iter_mut().enumerate().zip(primes) {
                 let x = beats::lane(beat, lane);
                 *sum = sum.wrapping_add(x);
                 good += x.wrapping_sub(q) >> 63;

@@ -319,8 +319,8 @@ impl Builder {
     }
 
     /// Adds, lane by lane, `sums + a`, not reduced, and counts the lanes of `a` that are no residues: see
-    /// [`beats::add_lanes`](crate::beats::add_lanes). Of residues alone, which have at most 50 bits, a word holds
-    /// the sum of 2^14.
+    /// [`beats::add_lanes`](crate::beats::add_lanes). A word has room for
+    /// [`MAX_ADDITIONS`](crate::beats::MAX_ADDITIONS) of residues.
     ///
     /// # Panics
     /// If shapes or rings differ.

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use ciphergram_accel::{Engine, Operand, Program};
+use ciphergram_accel::{Engine, Operand, Program, RunError};
 use zeroize::Zeroizing;
 
 use super::{Encryptor, PaillierModulus, PaillierSecret, Plaintexts};
@@ -79,6 +79,8 @@ struct Products {
     words: Vec<u64>,
     waiting: Vec<Waiting>,
     waiting_words: usize,
+    /// The engine's, after which factors of any chunk may be missing.
+    failure: Option<RunError>,
 }
 
 /// Factors of consecutive words of the products.
@@ -100,24 +102,33 @@ impl Products {
             words,
             waiting: vec![],
             waiting_words: 0,
+            failure: None,
         }
     }
 
     /// Returns the place of chunks among the words.
     fn range(&self, own: &Range<u32>) -> Range<usize> {
-        let (first, Range { start, end }) =
-            (self.chunks.offset_of(self.first), self.chunks.range_of(own));
-        (start - first) / 8..(end - first) / 8
+        let Range { start, end } = self.chunks.range_within(self.first, own);
+        start / 8..end / 8
+    }
+
+    /// Multiplies products from word `at` on.
+    fn multiply(&mut self, engine: &dyn Engine, at: usize, factors: &[u64]) -> Result<(), Error> {
+        let products = &mut self.words[at..at + factors.len()];
+        let operands = &mut [Operand::InOut(products), Operand::In(factors)];
+        let multiplied = engine.run(&self.program, operands);
+        multiplied.inspect_err(|error| self.failure = Some(error.clone()))?;
+        Ok(())
     }
 
     /// Multiplies by what waits.
     fn settle(&mut self, engine: &dyn Engine) -> Result<(), Error> {
-        self.waiting_words = 0;
-        for Waiting { at, words: factors } in std::mem::take(&mut self.waiting) {
-            let products = &mut self.words[at..at + factors.len()];
-            engine.run(&self.program, &mut [Operand::InOut(products), Operand::In(&factors)])?;
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone().into());
         }
-        Ok(())
+        self.waiting_words = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().try_for_each(|Waiting { at, words }| self.multiply(engine, at, &words))
     }
 }
 
@@ -138,9 +149,7 @@ impl RunningSum for Products {
         }
         let range = self.range(&own);
         if words.len() >= GATHERED_WORDS {
-            let products = &mut self.words[range];
-            engine.run(&self.program, &mut [Operand::InOut(products), Operand::In(words)])?;
-            return Ok(None);
+            return self.multiply(engine, range.start, words).map(|()| None);
         }
         // What one contributor sends comes in its order, mostly.
         let goes_on = |before: &&mut Waiting| before.at + before.words.len() == range.start;

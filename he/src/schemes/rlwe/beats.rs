@@ -1,6 +1,6 @@
 //! Polynomials of a sum in beats: how they add, and which beats are ciphertexts.
 
-use std::{ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, beats};
 
@@ -15,7 +15,7 @@ use crate::{
 impl SumScheme for RlweParameters {
     /// Adds lanes in place, those of a chunk an item.
     fn sum_program(&self) -> Arc<Program> {
-        let beats = self.geometry.chunk_bytes() / beats::BYTES;
+        let beats = self.geometry.chunk_beats();
         let mut b = Builder::new("ckks-sum.sum");
         let sum = b.lane_sums("sum", &self.ring, beats);
         let x = b.beats("x", &self.ring, beats);
@@ -60,7 +60,7 @@ struct LaneSums {
 
 impl LaneSums {
     fn new(scheme: &RlweParameters, chunks: &Chunks, own: Range<u32>) -> Self {
-        let beats = scheme.geometry.chunk_bytes() / beats::BYTES;
+        let beats = scheme.geometry.chunk_beats();
         let mut b = Builder::new("ckks-sum.reduce");
         let sums = b.lanes("sums", &scheme.ring, beats);
         let reduced = b.reduce_lanes("reduced", sums);
@@ -77,7 +77,7 @@ impl LaneSums {
 
     /// Returns the words of a chunk's beats, and those of the sums of their lanes.
     fn words_each(&self) -> (usize, usize) {
-        let beats = self.scheme.geometry.chunk_bytes() / beats::BYTES;
+        let beats = self.scheme.geometry.chunk_beats();
         (beats * beats::WORDS, beats::lane_words(beats))
     }
 
@@ -91,7 +91,7 @@ impl LaneSums {
 
 impl RunningSum for LaneSums {
     fn max_additions(&self) -> u32 {
-        beats::MAX_ADDENDS
+        beats::MAX_ADDITIONS
     }
 
     fn add(
@@ -104,24 +104,23 @@ impl RunningSum for LaneSums {
         let first = own.start;
         let range = self.range(&own);
         let sums = &mut self.words[range];
-        // A chunk that was cut goes on with zeros, which are residues.
-        let filled = own.len() * beats;
-        let filled = (words.len() < filled).then(|| {
-            let mut all = words.to_vec();
-            all.resize(filled, 0);
-            all
-        });
-        let all = filled.as_deref().unwrap_or(words);
-        engine.run(&self.add, &mut [Operand::InOut(sums), Operand::In(all)])?;
+        let mut words = Cow::Borrowed(words);
+        if words.len() < own.len() * beats {
+            // A chunk that was cut goes on with zeros, which are residues.
+            words.to_mut().resize(own.len() * beats, 0);
+        }
+        engine.run(&self.add, &mut [Operand::InOut(sums), Operand::In(&words)])?;
         let is_bad = sums.chunks_exact(each).any(|sums| sums.last() != Some(&0))
-            || first_stray((&self.chunks, first), words, &self.scheme.ring).is_some();
+            || first_stray((&self.chunks, first), &words, &self.scheme.ring).is_some();
         if !is_bad {
             return Ok(None);
         }
-        for (sums, words) in sums.chunks_exact_mut(each).zip(all.chunks_exact(beats)) {
+        for (sums, words) in sums.chunks_exact_mut(each).zip(words.chunks_exact(beats)) {
             beats::take_lanes(sums, words, &self.scheme.ring);
         }
-        Ok(self.scheme.range_fault(engine, &self.chunks, first, words))
+        let fault = self.scheme.range_fault(engine, &self.chunks, first, &words);
+        // What was taken back is not in the sum, whatever another step says of it.
+        Ok(fault.or(Some(CiphertextFault::Residue { lane: 0 })))
     }
 
     fn finish(
@@ -141,7 +140,7 @@ impl RunningSum for LaneSums {
 
 /// Returns the lanes of a whole chunk.
 fn lanes_per_chunk(chunks: &Chunks) -> usize {
-    chunks.geometry().chunk_bytes() / beats::BYTES * beats::LANES
+    chunks.geometry().chunk_beats() * beats::LANES
 }
 
 /// Finds the first lane of a mask in `words` that is past the end of its polynomial, but not zero.

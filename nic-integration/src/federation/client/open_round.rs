@@ -11,8 +11,8 @@ use crate::{
     round::{End, Opening, Sums},
 };
 
-/// Bytes of whole chunks in one message, or a chunk more: what is refused takes no more than that with it.
-const MOST_PUSHED: usize = 1 << 20;
+/// Bytes of chunks in one message, rounded up to whole chunks: a refusal takes the rest of its message with it.
+const MAX_PUSH_BYTES: usize = 1 << 16;
 
 /// A round from its opening on.
 pub(super) struct OpenRound {
@@ -41,7 +41,7 @@ impl OpenRound {
         let first = self.next;
         let mut bytes = stream.rest(self.chunks.offset_of(first));
         let each = self.chunk_bytes().get() as usize;
-        bytes.truncate(MOST_PUSHED.next_multiple_of(each));
+        bytes.truncate(MAX_PUSH_BYTES.next_multiple_of(each));
         // Only the last chunk may be shorter, and is sealed whole.
         self.next += bytes.len().div_ceil(each) as u32;
         (!bytes.is_empty()).then_some((first, bytes))

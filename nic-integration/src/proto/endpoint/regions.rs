@@ -114,7 +114,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
-        self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
+        self.shared.sum_region(rkey).ok_or(NicError::NoSuchRegion { rkey })
     }
 
     fn register(&mut self, rkey: u32, region: Region) -> Result<(), NicError> {

@@ -111,8 +111,8 @@ impl Pipeline {
             }
             _ if self.shared.event_count() >= MAX_EVENTS => Outcome::Full,
             Opcode::Sum => {
-                let peer = channel.peer;
-                self.on_sum(peer, header, payload)
+                let (closed, events) = (&mut self.closed, &mut self.events);
+                add(&self.shared, channel.peer, header, payload, closed, events)
             }
             Opcode::Write | Opcode::WriteImm => {
                 let mut inbox = lock(&channel.messages.inbox);
@@ -120,8 +120,6 @@ impl Pipeline {
                 place(&self.shared, &mut inbox, peer, header, payload, events)
             }
         };
-        self.shared.report(self.number, self.events.drain(..));
-        let Some(channel) = self.channels.get_mut(&id) else { return };
         match outcome {
             Outcome::Answer(status) | Outcome::Repeated(status) => {
                 self.stats.refused += u64::from(status.is_err());
@@ -129,6 +127,7 @@ impl Pipeline {
             }
             Outcome::Old | Outcome::Full => {}
         }
+        self.shared.report(self.number, self.events.drain(..));
         self.stats.duplicates += u64::from(matches!(outcome, Outcome::Repeated(_) | Outcome::Old));
         self.stats.overrun += u64::from(matches!(outcome, Outcome::Full));
     }
@@ -143,23 +142,27 @@ impl Pipeline {
         self.shared.report(self.number, self.events.drain(..));
         self.wake_channels(id.link, idle);
     }
+}
 
-    /// Adds a SUM datagram where its payload lies.
-    fn on_sum(&mut self, from: Peer, header: &Header, payload: &[u8]) -> Outcome {
-        let (rkey, closed) = (header.rkey, &mut self.closed);
-        let added = self.shared.with_region(rkey, |region| match region {
-            Region::Sum(region) => {
-                region.add(from, header, payload, closed).map_err(|refused| refused.refusal)
-            }
-            Region::Memory(_) | Region::Inbox { .. } => Err(Refusal::NoRight),
-        });
-        let closed = closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk });
-        self.events.extend(closed);
-        match added.unwrap_or(Err(Refusal::UnknownRkey)) {
-            Ok(0) => Outcome::Repeated(Ok(())),
-            Ok(_) => Outcome::Answer(Ok(())),
-            Err(refusal) => Outcome::Answer(Err(refusal)),
-        }
+/// Adds a SUM datagram from where its payload lies. Under the lock of regions: nothing is added to one that is
+/// withdrawn.
+fn add(
+    shared: &Shared,
+    from: Peer,
+    header: &Header,
+    payload: &[u8],
+    closed: &mut Vec<u32>,
+    events: &mut Vec<Event>,
+) -> Outcome {
+    let rkey = header.rkey;
+    let added = shared.with_region(rkey, |region| match region {
+        Region::Sum(region) => region.add(from, header, payload, closed),
+        Region::Memory(_) | Region::Inbox { .. } => Err(Refusal::NoRight),
+    });
+    events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
+    match added.unwrap_or(Err(Refusal::UnknownRkey)) {
+        Ok(0) => Outcome::Repeated(Ok(())),
+        added => Outcome::Answer(added.map(|_| ())),
     }
 }
 

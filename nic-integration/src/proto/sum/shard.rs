@@ -11,31 +11,6 @@ use super::whole::Staged;
 /// Chunks of a complete contribution that are added at a time: some 64 KiB, which fit a core's cache.
 const RUN_CHUNKS: usize = 64;
 
-/// A refused SUM, and the chunk at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proto) struct SumRefused {
-    pub(in crate::proto) refusal: Refusal,
-    pub(in crate::proto) chunk: u32,
-}
-
-/// What a datagram brings.
-pub(super) struct Sent<'a> {
-    pub(super) contributor: u16,
-    /// The first of its chunks.
-    pub(super) first: u32,
-    pub(super) payload: &'a [u8],
-}
-
-impl<'a> Sent<'a> {
-    /// Returns the bytes of some of its chunks.
-    fn bytes(&self, chunks: &Range<u32>, layout: &dyn ChunkLayout) -> &'a [u8] {
-        let start = layout.chunk_offset(self.first);
-        let last = chunks.end - 1;
-        let end = layout.chunk_offset(last) + layout.chunk_bytes(last) as u64;
-        &self.payload[(layout.chunk_offset(chunks.start) - start) as usize..(end - start) as usize]
-    }
-}
-
 /// Consecutive chunks under one lock.
 pub(super) struct LockedShard {
     pub(super) chunks: Range<u32>,
@@ -126,76 +101,51 @@ impl ShardState {
         !std::mem::replace(&mut self.closed[at], true)
     }
 
-    /// Checks that chunks are open.
-    pub(super) fn admit(&self, mut chunks: Range<u32>) -> Result<(), SumRefused> {
-        chunks
-            .find(|chunk| self.is_closed(*chunk))
-            .map_or(Ok(()), |chunk| Err(SumRefused { refusal: Refusal::RoundClosed, chunk }))
-    }
-
-    fn is_fresh(&self, contributor: u16, chunk: u32) -> bool {
-        !is_set(self.contributed(chunk), contributor)
+    /// Returns whether chunks all take contributions still.
+    pub(super) fn is_open(&self, mut chunks: Range<u32>) -> bool {
+        chunks.all(|chunk| !self.is_closed(chunk))
     }
 
     /// Iterates over the runs of those chunks that are not contributed yet.
     pub(super) fn fresh(
         &self,
         contributor: u16,
-        chunks: Range<u32>,
+        mut chunks: Range<u32>,
     ) -> impl Iterator<Item = Range<u32>> {
-        let mut rest = chunks;
+        let is_fresh = move |chunk: &u32| !is_set(self.contributed(*chunk), contributor);
         std::iter::from_fn(move || {
-            let start = rest.find(|chunk| self.is_fresh(contributor, *chunk))?;
-            let end = rest.find(|chunk| !self.is_fresh(contributor, *chunk)).unwrap_or(rest.end);
+            let start = chunks.find(is_fresh)?;
+            let end = chunks.find(|chunk| !is_fresh(chunk)).unwrap_or(chunks.end);
             Some(start..end)
         })
     }
 
-    /// Checks that those chunks that are not contributed yet are in the scheme's range.
-    pub(super) fn check(
-        &mut self,
-        sent: &Sent<'_>,
-        chunks: Range<u32>,
-        layout: &dyn ChunkLayout,
-    ) -> Result<(), SumRefused> {
-        let runs: Vec<_> = self.fresh(sent.contributor, chunks).collect();
-        for run in runs {
-            let chunk = run.start;
-            let bytes = sent.bytes(&run, layout);
-            let checked = self.accumulator.check(run, bytes);
-            checked.map_err(|refusal| SumRefused { refusal, chunk })?;
-        }
-        Ok(())
+    /// Checks that chunks are in the scheme's range.
+    pub(super) fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Refusal> {
+        self.accumulator.check(chunks, bytes)
     }
 
-    /// Adds the chunks that are not contributed yet, or stages them if only whole contributions count.
+    /// Adds chunks that are not contributed yet, or stages them if only whole contributions count.
     pub(super) fn commit(
         &mut self,
-        sent: &Sent<'_>,
+        contributor: u16,
         chunks: Range<u32>,
+        bytes: &[u8],
         layout: &dyn ChunkLayout,
         closed: &mut Vec<u32>,
-    ) -> Result<(), SumRefused> {
-        let mut rest = chunks;
-        loop {
-            let run = self.fresh(sent.contributor, rest.clone()).next();
-            let Some(run) = run else { return Ok(()) };
-            rest.start = run.end;
-            let bytes = sent.bytes(&run, layout);
-            match &mut self.staged {
-                Some(staged) => {
-                    let start = layout.chunk_offset(run.start) - layout.chunk_offset(self.first);
-                    staged.hold(sent.contributor, start as usize, bytes);
-                }
-                None => self
-                    .add(run.clone(), bytes, closed)
-                    .map_err(|refusal| SumRefused { refusal, chunk: run.start })?,
+    ) -> Result<(), Refusal> {
+        match &mut self.staged {
+            Some(staged) => {
+                let start = layout.chunk_offset(chunks.start) - layout.chunk_offset(self.first);
+                staged.hold(contributor, start as usize, bytes);
             }
-            for chunk in run {
-                let at = self.at(chunk);
-                set(&mut self.bits[at * self.words..][..self.words], sent.contributor);
-            }
+            None => self.add(chunks.clone(), bytes, closed)?,
         }
+        for chunk in chunks {
+            let at = self.at(chunk);
+            set(&mut self.bits[at * self.words..][..self.words], contributor);
+        }
+        Ok(())
     }
 
     /// Adds one contributor's chunks, if they are in range, and closes those that reach their target.

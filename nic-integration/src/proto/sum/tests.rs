@@ -105,7 +105,7 @@ fn send(
     };
     let mut closed = vec![];
     let outcome = region.add(peer(contributor), &header, &vec![byte; bytes], &mut closed);
-    (outcome.map_err(|refused| refused.refusal), closed)
+    (outcome, closed)
 }
 
 fn contributors(region: &SumRegion, chunk: u32) -> Vec<u16> {
