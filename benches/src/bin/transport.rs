@@ -26,7 +26,7 @@ const TURNS: usize = 3;
 /// The ratio to a rival that ours is to reach.
 #[cfg(feature = "peers")]
 const WANTED_OF_QUINN: f64 = 3.0;
-const WANTED_OF_LIBFABRIC: f64 = 2.0;
+const WANTED_OF_LIBFABRIC: f64 = 1.0;
 /// The beginning of the names of a rival's rows.
 const QUINN: &str = "quinn, one stream, 1 MiB writes";
 const LIBFABRIC: &str = "libfabric tcp;ofi_rxm fi_write, 1 MiB, not encrypted";

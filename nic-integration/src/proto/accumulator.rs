@@ -10,8 +10,8 @@ pub trait ChunkLayout: Send + Sync {
     /// Returns the number of chunks of a contribution.
     fn chunk_count(&self) -> u32;
 
-    /// Returns the payload bytes of a chunk, at least 1; the last chunk may be shorter. `chunk <
-    /// chunk_count()`.
+    /// Returns the payload bytes of a chunk, at least 1: the same for all but the last, which may be shorter.
+    /// `chunk < chunk_count()`.
     fn chunk_bytes(&self, chunk: u32) -> usize;
 
     /// Returns the byte offset of a chunk in the contribution. `chunk < chunk_count()`.

@@ -5,6 +5,7 @@ mod shard;
 mod tests;
 mod whole;
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +22,12 @@ use super::lock::{lock, read, write};
 use shard::{LockedShard, ShardState};
 pub use whole::MAX_STAGED_BYTES;
 use whole::Whole;
+
+/// Returns the bytes of a whole contribution.
+fn total_bytes(layout: &dyn ChunkLayout) -> u64 {
+    let last = layout.chunk_count().checked_sub(1);
+    last.map_or(0, |last| layout.chunk_offset(last).saturating_add(layout.chunk_bytes(last) as u64))
+}
 
 /// The parts of a sum region.
 pub struct SumConfig {
@@ -51,6 +58,9 @@ struct Inner {
     contributors: u16,
     layout: Box<dyn ChunkLayout>,
     chunk_count: u32,
+    /// Bytes of a chunk but the last, 1 at least, and of all.
+    chunk_bytes: u64,
+    total_bytes: u64,
     bindings: RwLock<BTreeMap<u16, Peer>>,
     /// Set if only whole contributions count. Locked after shards, and never while one is waited for.
     whole: Option<Mutex<Whole>>,
@@ -90,6 +100,8 @@ impl SumRegion {
         Ok(Self(Arc::new(Inner {
             round,
             contributors,
+            chunk_bytes: layout.chunk_bytes(0).max(1) as u64,
+            total_bytes: total_bytes(&*layout),
             layout,
             chunk_count,
             bindings: RwLock::default(),
@@ -223,26 +235,24 @@ impl SumRegion {
         self.commit(header.contributor, chunks, payload, closed)
     }
 
-    /// Returns the chunks of a payload, if they exist and each is at its offset.
+    /// Returns the chunks of a payload, if they exist and are at their offset, whole.
     fn chunks(&self, header: &Header, payload: &[u8]) -> Result<Range<u32>, Refusal> {
-        let layout = &self.0.layout;
-        let (mut chunk, mut start) = (header.index, 0);
-        while start < payload.len() {
-            if chunk >= self.0.chunk_count {
-                return Err(Refusal::ChunkOutOfRange);
-            }
-            // A chunk of no bytes would never end this loop: the trait rules it out, this holds.
-            let end = start + layout.chunk_bytes(chunk).max(1);
-            if end > payload.len() {
-                return Err(Refusal::WrongLength);
-            }
-            if header.offset.checked_add(start as u64) != Some(layout.chunk_offset(chunk)) {
-                return Err(Refusal::WrongOffset);
-            }
-            start = end;
-            chunk = chunk.saturating_add(1);
+        let Inner { chunk_count, chunk_bytes, total_bytes, .. } = *self.0;
+        if header.index >= chunk_count {
+            return Err(Refusal::ChunkOutOfRange);
         }
-        Ok(header.index..chunk)
+        let offset = u64::from(header.index) * chunk_bytes;
+        if header.offset != offset {
+            return Err(Refusal::WrongOffset);
+        }
+        // Only the last chunk may be shorter.
+        let end = offset + payload.len() as u64;
+        match end.cmp(&total_bytes) {
+            Less if end.is_multiple_of(chunk_bytes) => Ok(header.index..(end / chunk_bytes) as u32),
+            Less => Err(Refusal::WrongLength),
+            Equal => Ok(header.index..chunk_count),
+            Greater => Err(Refusal::ChunkOutOfRange),
+        }
     }
 
     /// Commits those of some chunks that are new, all or nothing, and returns their number.

@@ -55,6 +55,9 @@ struct LaneSums {
     first: u32,
     add: Arc<Program>,
     reduce: Program,
+    /// Words of a chunk's beats, and of the sums of their lanes.
+    beat_words: usize,
+    sum_words: usize,
     words: Vec<u64>,
 }
 
@@ -71,20 +74,15 @@ impl LaneSums {
             first: own.start,
             add: scheme.sum_program(),
             reduce: b.build(),
+            beat_words: beats * beats::WORDS,
+            sum_words: beats::lane_words(beats),
             words: vec![0; own.len() * beats::lane_words(beats)],
         }
     }
 
-    /// Returns the words of a chunk's beats, and those of the sums of their lanes.
-    fn words_each(&self) -> (usize, usize) {
-        let beats = self.scheme.geometry.chunk_beats();
-        (beats * beats::WORDS, beats::lane_words(beats))
-    }
-
     /// Returns the place of chunks among the words.
     fn range(&self, own: &Range<u32>) -> Range<usize> {
-        let (_, each) = self.words_each();
-        let place = |chunk: u32| (chunk - self.first) as usize * each;
+        let place = |chunk: u32| (chunk - self.first) as usize * self.sum_words;
         place(own.start)..place(own.end)
     }
 }
@@ -100,7 +98,7 @@ impl RunningSum for LaneSums {
         own: Range<u32>,
         words: &[u64],
     ) -> Result<Option<CiphertextFault>, Error> {
-        let (beats, each) = self.words_each();
+        let (beats, each) = (self.beat_words, self.sum_words);
         let first = own.start;
         let range = self.range(&own);
         let sums = &mut self.words[range];
@@ -129,8 +127,7 @@ impl RunningSum for LaneSums {
         own: Range<u32>,
         _additions: u32,
     ) -> Result<Vec<u64>, Error> {
-        let (beats, _) = self.words_each();
-        let mut out = vec![0; own.len() * beats];
+        let mut out = vec![0; own.len() * self.beat_words];
         let sums = &self.words[self.range(&own)];
         engine.run(&self.reduce, &mut [Operand::In(sums), Operand::Out(&mut out)])?;
         out.truncate(self.chunks.range_of(&own).len() / 8);

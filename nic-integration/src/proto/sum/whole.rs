@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::NicError;
 use crate::proto::accumulator::ChunkLayout;
 
+use super::total_bytes;
+
 /// The most bytes that the contributions to a sum may take while they wait for the rest of their
 /// chunks.
 pub const MAX_STAGED_BYTES: u64 = 1 << 32;
@@ -15,11 +17,7 @@ pub const MAX_STAGED_BYTES: u64 = 1 << 32;
 ///
 /// [`NicError::Staged`].
 pub(super) fn check_room(layout: &dyn ChunkLayout, target: u32) -> Result<(), NicError> {
-    let last = layout.chunk_count().checked_sub(1);
-    let each = last.map_or(0, |last| {
-        layout.chunk_offset(last).saturating_add(layout.chunk_bytes(last) as u64)
-    });
-    let bytes = each.saturating_mul(target.into());
+    let bytes = total_bytes(layout).saturating_mul(target.into());
     if bytes <= MAX_STAGED_BYTES { Ok(()) } else { Err(NicError::Staged { bytes }) }
 }
 
