@@ -6,7 +6,9 @@
 #[path = "support/frames.rs"]
 mod frames;
 
-use ciphergram_accel::beats;
+use std::sync::Arc;
+
+use ciphergram_accel::{Engine, Info, Operand, Program, RunError, beats, program::Step};
 use ciphergram_he::{
     Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Job, Limits,
     Parameters, PublicKey, Quantised, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
@@ -240,6 +242,27 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
     }
 }
 
+/// A device, which lacks the steps over lanes.
+struct Device;
+
+impl Engine for Device {
+    fn name(&self) -> &'static str {
+        "device"
+    }
+    fn info(&self) -> Info {
+        Info::of_host("a device alone")
+    }
+    fn supports(&self, step: &str) -> bool {
+        !matches!(step, "first_bad_lane" | "add_lanes" | "reduce_lanes")
+    }
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        match program.steps().map(Step::name).find(|step| !self.supports(step)) {
+            Some(step) => Err(RunError::Unsupported { engine: "device", step }),
+            None => engine().run(program, operands),
+        }
+    }
+}
+
 /// Chunks that arrive in a round are checked as they are added: what is refused is taken back, cut chunks too.
 #[test]
 fn what_is_refused_leaves_a_running_sum_as_it_was() {
@@ -263,7 +286,7 @@ fn what_is_refused_leaves_a_running_sum_as_it_was() {
             assert_eq!(refused, Err(Error::Ciphertext { chunk: bad, fault }));
             sum.add(run.clone(), &good[chunks.range_of(&run)]).unwrap();
         }
-        let mut again = Accumulator::new(key, engine(), values);
+        let mut again = Accumulator::new(key, Arc::new(Device), values);
         for first in [0, 0, 1, count - 1] {
             let run = first..count;
             again.check(run.clone(), &good[chunks.range_of(&run)]).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
-use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, beats};
+use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, RunError, beats};
 
 use super::parameters::RlweParameters;
 use crate::{
@@ -107,7 +107,15 @@ impl RunningSum for LaneSums {
             // A chunk that was cut goes on with zeros, which are residues.
             words.to_mut().resize(own.len() * beats, 0);
         }
-        engine.run(&self.add, &mut [Operand::InOut(sums), Operand::In(&words)])?;
+        match engine.run(&self.add, &mut [Operand::InOut(sums), Operand::In(&words)]) {
+            // A device alone lacks the step: the definition takes its place.
+            Err(RunError::Unsupported { .. }) => {
+                for (sums, words) in sums.chunks_exact_mut(each).zip(words.chunks_exact(beats)) {
+                    beats::add_lanes(sums, words, &self.scheme.ring);
+                }
+            }
+            added => added?,
+        }
         let is_bad = sums.chunks_exact(each).any(|sums| sums.last() != Some(&0))
             || first_stray((&self.chunks, first), &words, &self.scheme.ring).is_some();
         if !is_bad {
@@ -129,7 +137,15 @@ impl RunningSum for LaneSums {
     ) -> Result<Vec<u64>, Error> {
         let mut out = vec![0; own.len() * self.beat_words];
         let sums = &self.words[self.range(&own)];
-        engine.run(&self.reduce, &mut [Operand::In(sums), Operand::Out(&mut out)])?;
+        match engine.run(&self.reduce, &mut [Operand::In(sums), Operand::Out(&mut out)]) {
+            Err(RunError::Unsupported { .. }) => {
+                let chunks = out.chunks_exact_mut(self.beat_words);
+                for (out, sums) in chunks.zip(sums.chunks_exact(self.sum_words)) {
+                    beats::reduce_lanes(out, sums, &self.scheme.ring);
+                }
+            }
+            reduced => reduced?,
+        }
         out.truncate(self.chunks.range_of(&own).len() / 8);
         Ok(out)
     }
