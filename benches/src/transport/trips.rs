@@ -1,6 +1,8 @@
 //! Round trips.
 
 use std::{
+    io::ErrorKind,
+    net::{Ipv4Addr, UdpSocket},
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -20,6 +22,8 @@ use super::{
 
 /// The region of either end.
 const MEMORY: u32 = 5;
+/// The time after which a bare datagram does not come back any more.
+const LOST: Duration = Duration::from_millis(100);
 
 /// Times of round trips.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +34,15 @@ pub struct Trips {
     pub p99: Duration,
     /// The number of trips.
     pub count: usize,
+}
+
+impl Trips {
+    fn of(mut times: Vec<Duration>) -> Result<Self, Failure> {
+        times.sort_unstable();
+        let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
+        let none = "no round trip was finished";
+        Ok(Self { median: at(0.5).ok_or(none)?, p99: at(0.99).ok_or(none)?, count: times.len() })
+    }
 }
 
 /// Writes with an immediate of `message_bytes`, each answered by one of the same length; either end sleeps
@@ -82,10 +95,7 @@ pub fn trips(
         echoing.join().map_err(|_| "the other end panicked")??;
         asked
     })?;
-    times.sort_unstable();
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
-    let none = "no round trip was finished";
-    Ok(Trips { median: at(0.5).ok_or(none)?, p99: at(0.99).ok_or(none)?, count: times.len() })
+    Trips::of(times)
 }
 
 /// Drives an end until its owner is done.
@@ -99,4 +109,59 @@ fn run(
         Ok(false) => ControlFlow::Continue(sleep),
         Err(failure) => ControlFlow::Break(Err(failure)),
     })?
+}
+
+/// Passes one datagram of `bytes` between two sockets that poll, and back: what the system takes for itself, of
+/// a trip that nobody seals, answers or places.
+///
+/// # Errors
+/// The sockets', or that no trip was finished.
+pub fn bare_trips(bytes: usize, span: Duration) -> Result<Trips, Failure> {
+    let ends = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
+    let [asks, echoes] = ends;
+    let (asks, echoes) = (asks?, echoes?);
+    asks.connect(echoes.local_addr()?)?;
+    echoes.connect(asks.local_addr()?)?;
+    asks.set_nonblocking(true)?;
+    echoes.set_nonblocking(true)?;
+    let stop = AtomicBool::new(false);
+    let mut times = vec![];
+    thread::scope(|scope| {
+        let echoing = scope.spawn(|| -> Result<(), Failure> {
+            let mut datagram = vec![0; bytes];
+            while !stop.load(Ordering::Relaxed) {
+                if take(&echoes, &mut datagram)? {
+                    echoes.send(&datagram)?;
+                }
+            }
+            Ok(())
+        });
+        let mut ask = || -> Result<(), Failure> {
+            let (began, mut datagram) = (Instant::now(), vec![7; bytes]);
+            while began.elapsed() < WARM_UP + span {
+                let sent = Instant::now();
+                asks.send(&datagram)?;
+                // One that was lost is not waited for.
+                while !take(&asks, &mut datagram)? && sent.elapsed() < LOST {}
+                if began.elapsed() > WARM_UP && sent.elapsed() < LOST {
+                    times.push(sent.elapsed());
+                }
+            }
+            Ok(())
+        };
+        let asked = ask();
+        stop.store(true, Ordering::Relaxed);
+        echoing.join().map_err(|_| "the other end panicked")??;
+        asked
+    })?;
+    Trips::of(times)
+}
+
+/// Takes a datagram if one came.
+fn take(socket: &UdpSocket, datagram: &mut [u8]) -> Result<bool, Failure> {
+    match socket.recv(datagram) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
