@@ -62,6 +62,9 @@ thread_local! {
 
 /// Returns memory for slots of `slots` words an item, with stale contents.
 fn take_scratch(slots: &[usize], items: usize) -> Vec<Words> {
+    if slots.is_empty() {
+        return vec![];
+    }
     let mut memory = SCRATCH.take();
     memory.resize_with(memory.len().max(slots.len()), Words::default);
     for (memory, words) in memory.iter_mut().zip(slots) {
@@ -74,6 +77,9 @@ fn take_scratch(slots: &[usize], items: usize) -> Vec<Words> {
 
 /// Keeps memory for the next run of this thread.
 fn keep_scratch(mut memory: Vec<Words>) {
+    if memory.is_empty() {
+        return;
+    }
     memory.retain(|slot| slot.len() <= KEPT_WORDS);
     SCRATCH.set(memory);
 }
@@ -305,12 +311,15 @@ impl<'p> Plan<'p> {
                             } else {
                                 operands
                             };
-                            let mut args = [arg(operands[0]); MAX_OPERANDS];
-                            let args = &mut args[..operands.len()];
-                            args.iter_mut()
-                                .zip(operands)
-                                .for_each(|(slot, &value)| *slot = arg(value));
-                            k.step(step, kind, out, args);
+                            // Most steps have one operand or two; a short run would feel room for more.
+                            match operands {
+                                &[a] => k.step(step, kind, out, &[arg(a)]),
+                                &[a, b] => k.step(step, kind, out, &[arg(a), arg(b)]),
+                                all => {
+                                    let all: Vec<_> = all.iter().map(|&value| arg(value)).collect();
+                                    k.step(step, kind, out, &all);
+                                }
+                            }
                         },
                     );
                 }
