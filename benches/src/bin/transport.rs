@@ -219,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Measures round trips by sockets that poll, bare, and by WRITE in turn.
+    /// Measures round trips by bare sockets that poll, then by WRITE.
     fn trips(&self) -> Result<(), Failure> {
         let bytes = TRIP_BYTES;
         let bare = format!("{bytes} bytes and back, bare sockets that poll");

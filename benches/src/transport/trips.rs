@@ -117,9 +117,8 @@ fn run(
 /// # Errors
 /// The sockets', or that no trip was finished.
 pub fn bare_trips(bytes: usize, span: Duration) -> Result<Trips, Failure> {
-    let ends = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
-    let [asks, echoes] = ends;
-    let (asks, echoes) = (asks?, echoes?);
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+    let (asks, echoes) = (bind()?, bind()?);
     asks.connect(echoes.local_addr()?)?;
     echoes.connect(asks.local_addr()?)?;
     asks.set_nonblocking(true)?;
