@@ -23,9 +23,9 @@ mod tally;
 
 use crate::{
     dot::Dot,
-    engine::{Engine, Info, Measure, Operand, RunError, check_support},
+    engine::{Engine, Info, Measure, Operand, RunError},
     interpret::{self, Arg, Blocks, Kernels, OfPrime},
-    program::{Kind, Program, Step},
+    program::{Kind, Program, Step, Work},
 };
 #[cfg(target_arch = "x86_64")]
 use avx2::Avx2;
@@ -241,18 +241,8 @@ impl Engine for CpuEngine {
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        check_support(self, program)?;
         interpret::run(self, program, operands, true)
     }
-}
-
-/// Returns the beats of an item, 1 at least.
-fn beats_of_item(program: &Program) -> usize {
-    let beats = |kind: &Kind| match kind {
-        Kind::Beats { count, .. } | Kind::Lanes { count, .. } => *count,
-        _ => 1,
-    };
-    program.values().iter().map(|value| beats(&value.kind)).fold(1, usize::max)
 }
 
 impl Measure for CpuEngine {
@@ -267,28 +257,26 @@ impl Measure for CpuEngine {
 
 impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
-        if !program.steps().any(Step::is_of_residues) {
+        match program.work() {
             // One polynomial fills the cache; of beats, some tens with their sums the first level.
-            let (units, least) = match program.steps().all(Step::is_of_beats) {
-                true if program.places().slots.is_empty() => {
-                    (UNCUT, UNCUT_BEATS.div_ceil(beats_of_item(program)))
-                }
-                true => (BEATS, 16 * BEATS),
-                false => (1, 1),
-            };
-            return Blocks { unit: 1, units, parts: 4, least };
+            Work::Polynomials => Blocks { unit: 1, units: 1, parts: 4, least: 1 },
+            Work::Beats { of_item } if program.places().slots.is_empty() => {
+                Blocks { unit: 1, units: UNCUT, parts: 4, least: UNCUT_BEATS.div_ceil(of_item) }
+            }
+            Work::Beats { .. } => Blocks { unit: 1, units: BEATS, parts: 4, least: 16 * BEATS },
+            Work::Residues { powers, dot } => {
+                let unit = self.path.unit();
+                // A simultaneous power makes tables of its bases in every part.
+                let parts = if dot { 1 } else { 4 };
+                let least = if powers { unit } else { PRODUCTS };
+                Blocks { unit, units: BLOCK / unit, parts, least }
+            }
         }
-        let unit = self.path.unit();
-        // A simultaneous power makes tables of its bases in every part.
-        let dot = |step: &Step| matches!(step, Step::Dot { .. });
-        let parts = if program.steps().any(dot) { 1 } else { 4 };
-        let least = if program.steps().any(Step::is_of_powers) { unit } else { PRODUCTS };
-        Blocks { unit, units: BLOCK / unit, parts, least }
     }
 
     fn prepare(&self, program: &Program) {
         // Beats need no constants, and their runs are short.
-        if !program.steps().all(Step::is_of_beats) {
+        if !matches!(program.work(), Work::Beats { .. }) {
             self.path.prepare(program);
         }
     }

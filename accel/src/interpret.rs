@@ -572,7 +572,8 @@ pub(crate) fn run(
     let count = plan.bind(operands, views)?;
     kernels.prepare(program);
     let blocks = kernels.blocks(program);
-    let threads = if parallel { rayon::current_num_threads() } else { 1 };
+    // A short run is one part, whatever cores there are.
+    let threads = if parallel && count > blocks.least { rayon::current_num_threads() } else { 1 };
     let parts = if threads > 1 { blocks.parts * threads } else { 1 };
     let grain = count.div_ceil(parts).max(blocks.least).next_multiple_of(blocks.unit).max(1);
     plan.run_range(kernels, (views, count), blocks, grain);

@@ -532,7 +532,37 @@ pub struct Program {
     /// (input with [`Spread::Update`], the value that replaces it).
     updates: Vec<(usize, usize)>,
     places: Places,
+    work: Work,
     shape: u64,
+}
+
+/// The work that a program is, by which hosts cut its batches.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// Beats and their lanes alone, of which an item has `of_item`, 1 at least.
+    Beats { of_item: usize },
+    /// Polynomials, and no big residues.
+    Polynomials,
+    /// Big residues: whether some are raised to powers, and whether some of these share their tables.
+    Residues { powers: bool, dot: bool },
+}
+
+impl Work {
+    fn new(program: &Program) -> Self {
+        let any = |is: fn(&Step) -> bool| program.steps().any(is);
+        if any(Step::is_of_residues) {
+            let dot = any(|step| matches!(step, Step::Dot { .. }));
+            return Self::Residues { powers: any(Step::is_of_powers), dot };
+        }
+        if !program.steps().all(Step::is_of_beats) {
+            return Self::Polynomials;
+        }
+        let beats = |value: &Value| match value.kind {
+            Kind::Beats { count, .. } | Kind::Lanes { count, .. } => count,
+            _ => 1,
+        };
+        Self::Beats { of_item: program.values().iter().map(beats).fold(1, usize::max) }
+    }
 }
 
 impl Program {
@@ -582,6 +612,11 @@ impl Program {
     /// Returns the places of values on the host.
     pub(crate) fn places(&self) -> &Places {
         &self.places
+    }
+
+    /// Returns the work that it is.
+    pub(crate) fn work(&self) -> Work {
+        self.work
     }
 
     /// Returns the layout over the batch of the value that operand `operand` binds, if it is an

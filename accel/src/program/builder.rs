@@ -5,7 +5,7 @@ mod polynomials;
 use std::{marker::PhantomData, sync::Arc};
 
 pub use self::polynomials::MAX_TERMS;
-use super::{Constant, Crt, FixedBase, Kind, Places, Program, Source, Spread, Step, Value};
+use super::{Constant, Crt, FixedBase, Kind, Places, Program, Source, Spread, Step, Value, Work};
 use crate::{
     exponents::{Public, Secrecy, Secret},
     modulus::Modulus,
@@ -58,7 +58,10 @@ impl Builder {
     pub fn new(name: &str) -> Self {
         let places = Places::default();
         let (values, outputs, updates) = (vec![], vec![], vec![]);
-        Self { program: Program { name: name.into(), values, outputs, updates, places, shape: 0 } }
+        let (work, shape) = (Work::Polynomials, 0);
+        Self {
+            program: Program { name: name.into(), values, outputs, updates, places, work, shape },
+        }
     }
 
     fn push<T>(&mut self, name: &str, kind: Kind, source: Source, secret: bool) -> Var<T> {
@@ -466,7 +469,8 @@ impl Builder {
     /// Returns the finished program.
     #[must_use]
     pub fn build(self) -> Program {
-        let (places, shape) = (Places::new(&self.program), self.program.hash_shape());
-        Program { places, shape, ..self.program }
+        let (places, work) = (Places::new(&self.program), Work::new(&self.program));
+        let shape = self.program.hash_shape();
+        Program { places, work, shape, ..self.program }
     }
 }
