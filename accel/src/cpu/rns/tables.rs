@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
+    modulus::inverse_mod_word,
     program::ExtensionRow,
-    ring::{MAX_PRIMES, Ring, mul_mod_vartime, pow_mod_vartime},
+    ring::{MAX_PRIMES, Ring, pow_mod_vartime, subtract_once},
 };
 
 /// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, so
@@ -28,6 +29,37 @@ impl Factor {
     }
 }
 
+/// A prime, and what makes many factors modulo it without a division for each, which takes longer than all else.
+struct Maker {
+    q: u64,
+    /// `q⁻¹ mod 2^64`.
+    inverse: u64,
+    quotient_bits: u32,
+    /// `2^quotient_bits`, with a quotient of a whole word.
+    radix: Factor,
+}
+
+impl Maker {
+    fn new(q: u64, quotient_bits: u32) -> Self {
+        let radix = Factor::new(pow_mod_vartime(2, quotient_bits.into(), q), q, u64::BITS);
+        Self { q, inverse: inverse_mod_word(q), quotient_bits, radix }
+    }
+
+    /// Returns `x · w mod q` of x below q, and a factor whose quotient is of a whole word.
+    fn product(&self, x: u64, factor: &Factor) -> u64 {
+        let quotient = (u128::from(x) * u128::from(factor.quotient)) >> u64::BITS;
+        let multiple = (quotient as u64).wrapping_mul(self.q);
+        subtract_once(x.wrapping_mul(factor.w).wrapping_sub(multiple), self.q)
+    }
+
+    /// Returns `⌊w · 2^B / q⌋`, which is `w · 2^B` less its residue, divided by q: without a remainder, and so a
+    /// product modulo `2^64`.
+    fn quotient(&self, w: u64) -> u64 {
+        let dividend = (u128::from(w) << self.quotient_bits) as u64;
+        dividend.wrapping_sub(self.product(w, &self.radix)).wrapping_mul(self.inverse)
+    }
+}
+
 /// Many constant factors.
 pub(in crate::cpu) struct Factors {
     w: Vec<u64>,
@@ -37,12 +69,13 @@ pub(in crate::cpu) struct Factors {
 impl Factors {
     /// `root^brv(i)` for `i` in `0..degree`, `brv` over `log2 degree` bits.
     fn twiddles(degree: usize, root: u64, q: u64, quotient_bits: u32) -> Self {
-        let bits = degree.trailing_zeros();
-        let next = |&x: &u64| Some(mul_mod_vartime(x, root, q));
+        let (bits, maker) = (degree.trailing_zeros(), Maker::new(q, quotient_bits));
+        let step = Factor::new(root, q, u64::BITS);
+        let next = |&x: &u64| Some(maker.product(x, &step));
         let powers: Vec<u64> = std::iter::successors(Some(1), next).take(degree).collect();
         let w: Vec<u64> =
             (0..degree).map(|i| powers[i.reverse_bits() >> (usize::BITS - bits)]).collect();
-        let quotients = w.iter().map(|&w| Factor::new(w, q, quotient_bits).quotient).collect();
+        let quotients = w.iter().map(|&w| maker.quotient(w)).collect();
         Self { w, quotients }
     }
 
@@ -269,5 +302,32 @@ impl Row {
         let weights = row.weights.iter().map(|&w| factor(w)).collect();
         let radix = factor(pow_mod_vartime(2, quotient_bits.into(), q));
         Self { q, shift: row.shift, weights, radix }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::mul_mod_vartime;
+
+    #[test]
+    fn twiddles_are_powers_with_their_quotients() {
+        let degree = 1 << 10;
+        // That they are odd is all that matters here.
+        for q in [3, 12_289, (1 << 40) + 1, (1 << 50) - 1] {
+            for root in [1, 2, q - 1, q / 2] {
+                for quotient_bits in [50, 52, 64] {
+                    let factors = Factors::twiddles(degree, root, q, quotient_bits);
+                    let mut power = 1;
+                    for place in 0..degree {
+                        let at = place.reverse_bits() >> (usize::BITS - 10);
+                        let Factor { w, quotient } = factors.get(at);
+                        assert_eq!(w, power, "{root}^{place} mod {q}");
+                        assert_eq!(quotient, Factor::new(w, q, quotient_bits).quotient, "of {w}");
+                        power = mul_mod_vartime(power, root, q);
+                    }
+                }
+            }
+        }
     }
 }
