@@ -83,7 +83,13 @@ impl Geometry {
     /// Cuts a stream of `values` values.
     #[must_use]
     pub fn chunks(&self, values: usize) -> Chunks {
-        Chunks { geometry: *self, values }
+        let carrying = values.div_ceil(self.values_per_chunk()).max(1);
+        let count = carrying + carrying.div_ceil(self.value_chunks) * self.first_value_chunk();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let mut chunks =
+            Chunks { geometry: *self, values, count, chunk_bytes: self.chunk_bytes(), bytes: 0 };
+        chunks.bytes = chunks.offset_of(count - 1) + chunks.units_of(count - 1) * self.unit_bytes;
+        chunks
     }
 
     /// Values of a whole chunk that carries values.
@@ -122,15 +128,17 @@ impl Geometry {
 pub struct Chunks {
     geometry: Geometry,
     values: usize,
+    count: u32,
+    /// Bytes of every chunk but the last, and of all.
+    chunk_bytes: usize,
+    bytes: usize,
 }
 
 impl Chunks {
     /// Returns the number of chunks: at least one, which then carries its head alone.
     #[must_use]
     pub fn count(&self) -> u32 {
-        let g = &self.geometry;
-        let carrying = self.values.div_ceil(g.values_per_chunk()).max(1);
-        (carrying + carrying.div_ceil(g.value_chunks) * g.first_value_chunk()) as u32
+        self.count
     }
 
     /// Returns the chunks of the group of `chunk`, itself among them.
@@ -203,20 +211,19 @@ impl Chunks {
     /// Returns the bytes of `chunk` on the wire.
     #[must_use]
     pub fn bytes_of(&self, chunk: u32) -> usize {
-        self.units_of(chunk) * self.geometry.unit_bytes
+        self.range_of(&(chunk..chunk.saturating_add(1))).len()
     }
 
     /// Returns the start of `chunk` in the stream, in bytes.
     #[must_use]
     pub fn offset_of(&self, chunk: u32) -> usize {
-        chunk as usize * self.geometry.chunk_bytes()
+        chunk as usize * self.chunk_bytes
     }
 
     /// Returns the bytes of the whole stream.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
-        let last = self.count() - 1;
-        self.offset_of(last) + self.bytes_of(last)
+        self.bytes
     }
 
     /// Returns the layout of values in a chunk.
@@ -236,9 +243,6 @@ impl Chunks {
     #[must_use]
     pub fn range_of(&self, chunks: &Range<u32>) -> Range<usize> {
         let start = self.offset_of(chunks.start);
-        match chunks.end.checked_sub(1) {
-            Some(last) if last >= chunks.start => start..self.offset_of(last) + self.bytes_of(last),
-            _ => start..start,
-        }
+        start..self.offset_of(chunks.end).min(self.bytes).max(start)
     }
 }
