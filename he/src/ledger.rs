@@ -150,7 +150,8 @@ impl Ledger {
     }
 
     /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. One sum is opened
-    /// at a time: of many at once no more may fail than one after the other.
+    /// at a time: of many at once no more may fail than one after the other. One that has opened before opens again,
+    /// and so any number of clients that share a key open it at once after the first of them.
     ///
     /// # Errors
     /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
@@ -164,10 +165,12 @@ impl Ledger {
         open: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         sum.check(key, job)?;
-        let _turn = self.turn()?;
+        let turn = self.turn()?;
         let (id, digest) = (key.id().to_string(), hex(&sum.digest()));
         let round = format!("{id} {} {}", sum.job, sum.round);
+        let mut opened_before = false;
         held(&self.0.lines).change(Sync::Now, |record| {
+            opened_before = record.has_ended(&round, &digest, End::Opened);
             let failures = record.failures(&id);
             if failures >= key.parameters().scheme().max_failures() {
                 return Err(Error::KeySpent { failures });
@@ -179,6 +182,7 @@ impl Ledger {
                 Known::New => Ok(Some(format!("opening {round} {digest}"))),
             }
         })?;
+        let turn = (!opened_before).then_some(turn);
         let opened = open();
         if let Some(end) = end_of(&opened) {
             let sync = if end == End::Failed { Sync::Now } else { Sync::Later };
@@ -187,6 +191,7 @@ impl Ledger {
                 Ok((!is_known).then(|| format!("{} {round} {digest}", end.verb())))
             })?;
         }
+        drop(turn);
         opened
     }
 

@@ -5,7 +5,17 @@
 #[path = "support/sums.rs"]
 mod support;
 
-use std::{fs, io::Write as _, path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use ciphergram_he::{AnyKey, Error, Job, Ledger, Sum, params::Scheme};
 use support::{Key, agreement, contribute, generate};
@@ -251,6 +261,37 @@ fn no_more_than_sixteen_fail_however_many_are_opened_at_once() {
     let failed = results.iter().filter(|&result| *result == not_theirs()).count();
     assert_eq!(failed, 2, "{results:?}");
     assert_eq!(place.failures(), Ok((16, 16)));
+}
+
+/// Clients that share a key open one sum: the first of them alone, as it may fail, and then all at once.
+#[test]
+fn a_sum_that_opened_is_opened_by_many_at_once() {
+    let place = Arc::new(Place::new());
+    let meet = |sum: &Sum| {
+        let inside = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (place, sum, inside) = (place.clone(), sum.clone(), inside.clone());
+                thread::spawn(move || {
+                    place.open_by(&sum, || {
+                        inside.fetch_add(1, Ordering::SeqCst);
+                        let met = (0..100).any(|_| {
+                            thread::sleep(Duration::from_millis(10));
+                            inside.load(Ordering::SeqCst) == 2
+                        });
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        Ok(met)
+                    })
+                })
+            })
+            .collect();
+        let met: Vec<bool> =
+            threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect();
+        met.contains(&true)
+    };
+    assert!(!meet(&place.sum), "nobody knew whether it would open");
+    assert!(meet(&place.sum));
+    assert_eq!(place.text().lines().filter(|line| line.starts_with("opened")).count(), 1);
 }
 
 #[test]
