@@ -133,13 +133,14 @@ impl<W: Wire> Driver<W> {
         node: &mut N,
         mut hook: impl FnMut(&mut N, Time) -> ControlFlow<T, Duration>,
     ) -> Result<T, NicError> {
+        let mut now = self.now();
         loop {
-            match hook(node, self.now()) {
+            match hook(node, now) {
                 ControlFlow::Break(value) => {
                     self.transmit(node);
                     return Ok(value);
                 }
-                ControlFlow::Continue(sleep) => self.turn(node, sleep)?,
+                ControlFlow::Continue(sleep) => now = self.turn(node, sleep)?,
             }
         }
     }
@@ -157,50 +158,57 @@ impl<W: Wire> Driver<W> {
         })
     }
 
-    /// Sends what the node has to send, sleeps if there is nothing to do, and takes what arrived.
+    /// Sends what the node has to send, sleeps if there is nothing to do, and takes what arrived. Returns the time.
     ///
     /// # Errors
     ///
     /// [`NicError::Wire`] if the wire has failed for good.
-    pub fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<(), NicError> {
-        let busy = self.transmit(node);
-        let wait = if busy || self.polling { Duration::ZERO } else { self.sleep_span(node, sleep) };
-        let (origin, mut now) = (self.origin, None);
+    pub fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<Time, NicError> {
+        let (busy, sent) = self.transmit(node);
+        let due = node.poll_timeout();
+        let wait = match busy || self.polling {
+            true => Duration::ZERO,
+            false => self.sleep_span(due.map_or(MAX_SLEEP, |due| due.since(sent)), sleep),
+        };
+        let (origin, mut arrived) = (self.origin, None);
         self.wire.receive(wait, &mut |from, bytes| {
-            let now = *now.get_or_insert_with(|| Time::ZERO + origin.elapsed());
+            let now = *arrived.get_or_insert_with(|| Time::ZERO + origin.elapsed());
             node.handle_datagram(now, from, bytes);
         })?;
-        if let Some(now) = now {
-            node.handle_arrivals(now);
-        }
-        let now = self.now();
-        if node.poll_timeout().is_some_and(|due| due <= now) {
+        let now = match arrived {
+            Some(now) => {
+                node.handle_arrivals(now);
+                now
+            }
+            // A poll that found nothing took no time to speak of.
+            None if wait.is_zero() => sent,
+            None => self.now(),
+        };
+        if due.is_some_and(|due| due <= now) {
             node.handle_timeout(now);
         }
-        Ok(())
+        Ok(now)
     }
 
-    fn sleep_span<N: Node>(&self, node: &N, sleep: Duration) -> Duration {
-        let now = self.now();
-        let due = node.poll_timeout().map_or(MAX_SLEEP, |due| due.since(now));
+    fn sleep_span(&self, due: Duration, sleep: Duration) -> Duration {
         let longest = if self.blocked { BLOCKED_SLEEP } else { MAX_SLEEP };
         sleep.min(due).min(longest)
     }
 
-    /// Sends some bursts. Returns whether there may be more.
-    fn transmit<N: Node>(&mut self, node: &mut N) -> bool {
-        let limit = self.wire.burst_limit();
+    /// Sends some bursts. Returns whether there may be more, and the time of the last.
+    fn transmit<N: Node>(&mut self, node: &mut N) -> (bool, Time) {
+        let (limit, mut now) = (self.wire.burst_limit(), self.now());
         for _ in 0..BURSTS {
-            let now = self.now();
             let ready = self.blocked || self.burst.fill(node, now, limit);
-            let Some(to) = self.burst.to.filter(|_| ready) else { return false };
+            let Some(to) = self.burst.to.filter(|_| ready) else { return (false, now) };
             self.blocked =
                 !self.wire.send(to, &self.burst.bytes[..self.burst.end()], self.burst.each);
             if self.blocked {
-                return false;
+                return (false, now);
             }
             self.burst.advance();
+            now = self.now();
         }
-        true
+        (true, now)
     }
 }

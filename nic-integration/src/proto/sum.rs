@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use smallvec::SmallVec;
+
 use crate::NicError;
 
 use super::accumulator::{ChunkLayout, Shard};
@@ -263,19 +265,17 @@ impl SumRegion {
         payload: &[u8],
         closed: &mut Vec<u32>,
     ) -> Result<u32, Refusal> {
-        let layout = &*self.0.layout;
-        let bytes = |run: &Range<u32>| {
-            let place =
-                |chunk| (layout.chunk_offset(chunk) - layout.chunk_offset(chunks.start)) as usize;
-            let last = run.end - 1;
-            &payload[place(run.start)..place(last) + layout.chunk_bytes(last)]
-        };
+        let Inner { chunk_bytes, total_bytes, ref layout, .. } = *self.0;
+        let offset = |chunk: u32| (u64::from(chunk) * chunk_bytes).min(total_bytes);
+        let place = |chunk: u32| (offset(chunk) - offset(chunks.start)) as usize;
+        let bytes = |run: &Range<u32>| &payload[place(run.start)..place(run.end)];
         let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
         // Nothing more is added to a shard in which an addition has panicked.
         let states = shards.iter().map(|shard| shard.state.lock().ok());
-        let states: Option<Vec<_>> = states.collect();
+        // Nearly always one shard and one run, which need no memory of their own.
+        let states: Option<SmallVec<[_; 2]>> = states.collect();
         let mut states = states.ok_or(Refusal::RoundClosed)?;
-        let mut runs = vec![];
+        let mut runs = SmallVec::<[_; 2]>::new();
         for (at, (shard, state)) in shards.iter().zip(&states).enumerate() {
             let own = chunks.start.max(shard.chunks.start)..chunks.end.min(shard.chunks.end);
             runs.extend(state.fresh(contributor, own).map(|run| (at, run)));
@@ -299,7 +299,7 @@ impl SumRegion {
         };
         for (at, run) in runs {
             let bytes = bytes(&run);
-            states[at].commit(contributor, run, bytes, layout, closed)?;
+            states[at].commit(contributor, run, bytes, &**layout, closed)?;
         }
         drop(states);
         if let Some(count) = self.0.received.get(usize::from(contributor)) {

@@ -165,18 +165,19 @@ impl Wire for UdpWire {
     ) -> Result<usize, NicError> {
         // Of one socket it is quicker to try than to ask.
         let ready = if wait.is_zero() && self.sockets.len() == 1 {
-            vec![true]
+            None
         } else {
             match self.wait(wait) {
-                Ok(ready) => ready,
+                Ok(ready) => Some(ready),
                 Err(error) if is_transient(&error) => return Ok(0),
                 Err(error) => return Err(error.into()),
             }
         };
         let mut count = 0;
-        for (((socket, state), via), _) in
-            self.sockets.iter().zip(0..).zip(ready).filter(|(_, ready)| *ready)
-        {
+        for ((socket, state), via) in self.sockets.iter().zip(0..) {
+            if ready.as_ref().is_some_and(|ready| !ready[usize::from(via)]) {
+                continue;
+            }
             let mut metas = [RecvMeta::default(); BUFFERS];
             let mut slices = self.buffers.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new);
             let mut slices: [_; BUFFERS] =
