@@ -19,7 +19,7 @@ pub use pair::Setting;
 pub use quic::{MAX_DATAGRAM_BYTES, stream};
 pub use rates::{ceiling, writes};
 pub use spent::{Flow, Spent};
-pub use sums::{additions, sums, sums_insecure_1024};
+pub use sums::{additions, multiply_limit, sums, sums_insecure_1024};
 pub use trips::{Trips, bare_trips, trips};
 
 /// An error that ends a run; nothing is measured then.

@@ -7,8 +7,8 @@
 use std::{process::ExitCode, time::Duration};
 
 use ciphergram_benches::transport::{
-    Column, Failure, Flow, Libfabric, Setting, Trips, Wait, account, bare_trips, ceiling, sums,
-    sums_insecure_1024, trips, writes,
+    Column, Failure, Flow, Libfabric, Setting, Trips, Wait, account, bare_trips, ceiling,
+    multiply_limit, sums, sums_insecure_1024, trips, writes,
 };
 use ciphergram_he::Scheme;
 use ciphergram_nic::{
@@ -20,7 +20,7 @@ const MEBIBYTE: usize = 1 << 20;
 const LONG: usize = 8900;
 const SHORT: usize = 1400;
 /// Width of a row's name.
-const NAME: usize = 72;
+const NAME: usize = 84;
 /// Measurements of ours and of a rival's, in turn, for a span each.
 const TURNS: usize = 3;
 /// The ratio to a rival that ours is to reach.
@@ -103,6 +103,18 @@ impl Table {
         Ok(Some(rate))
     }
 
+    /// Measures a row, and prints it with its ratio to what a core could add if it did nothing but multiply numbers of
+    /// `words` words.
+    fn limited(
+        &self,
+        name: &str,
+        words: usize,
+        flow: impl Fn(Duration) -> Result<Flow, Failure>,
+    ) -> Result<(), Failure> {
+        let limit = if name.contains(&self.wanted) { multiply_limit(words)? } else { None };
+        self.row(name, limit, flow).map(|_| ())
+    }
+
     fn measure(&self) -> Result<(), Failure> {
         println!("{:<NAME$}{:>8}{:>8}", "two threads, loopback", "Gbit/s", "ratio");
         for bytes in [LONG, SHORT] {
@@ -116,14 +128,18 @@ impl Table {
                 plain = self.row(&name, limit, |span| writes(setting, MEBIBYTE, span))?;
             }
             for (pipelines, what) in [([1; 2], ""), ([2, 1], " to 2 pipelines")] {
-                for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
-                    let name = format!("SUM of {scheme}{what}, {bytes}-byte datagrams, of WRITE");
-                    let setting = Setting { pipelines, ..Setting::of(bytes) };
-                    self.row(&name, plain, |span| sums(setting, scheme, span))?;
-                }
+                let setting = Setting { pipelines, ..Setting::of(bytes) };
+                let name = format!("SUM of ckks-sum{what}, {bytes}-byte datagrams, of WRITE");
+                self.row(&name, plain, |span| sums(setting, Scheme::CkksSum, span))?;
+                let name = format!(
+                    "SUM of paillier-2048{what}, {bytes}-byte datagrams, of a core's multiplies"
+                );
+                self.limited(&name, 64, |span| sums(setting, Scheme::Paillier2048, span))?;
             }
-            let name = format!("SUM of paillier-1024 (insecure), {bytes}-byte datagrams, of WRITE");
-            self.row(&name, plain, |span| sums_insecure_1024(Setting::of(bytes), span))?;
+            let name = format!(
+                "SUM of paillier-1024 (insecure), {bytes}-byte datagrams, of a core's multiplies"
+            );
+            self.limited(&name, 32, |span| sums_insecure_1024(Setting::of(bytes), span))?;
             let setting = Setting { pipelines: [2; 2], ..Setting::of(bytes) };
             let name = format!("WRITE, {bytes}-byte datagrams, 2 pipelines to 2, of one to one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;

@@ -14,7 +14,7 @@ const MEBIBYTE: usize = 1 << 20;
 const AHEAD: u64 = MEBIBYTE as u64;
 /// Datagrams that lie one behind the other, as in a burst.
 const BURST: usize = 7;
-/// Runs of sockets alone.
+/// Runs of each part alone.
 const RUNS: usize = 6;
 
 /// What one end spends on a byte of payload, in picoseconds.
@@ -97,20 +97,18 @@ fn sockets(datagram_bytes: usize, span: Duration) -> Result<[Spent; 2], Failure>
     Ok(least.unwrap_or_default().map(of_payload))
 }
 
-/// Measures what a work on `bytes` bytes takes of each, in picoseconds.
+/// Measures what a work on `bytes` bytes takes of each, in picoseconds: the least of some runs, of which the first
+/// warms what they touch.
 fn alone(bytes: usize, span: Duration, mut work: impl FnMut(usize)) -> f64 {
-    let (mut count, mut began) = (0, Instant::now());
-    let end = began + span;
-    while Instant::now() < end {
-        // The first one only warms what it touches.
-        if count == BURST {
-            began = Instant::now();
+    let runs = (0..RUNS).map(|_| {
+        let (mut count, began) = (0, Instant::now());
+        while began.elapsed() < span / RUNS as u32 {
+            (0..BURST).for_each(&mut work);
+            count += BURST;
         }
-        (0..BURST).for_each(&mut work);
-        count += BURST;
-    }
-    let measured = count.saturating_sub(BURST).max(1) * bytes;
-    began.elapsed().as_secs_f64() * 1e12 / measured as f64
+        began.elapsed().as_secs_f64() * 1e12 / (count.max(1) * bytes) as f64
+    });
+    runs.fold(f64::INFINITY, f64::min)
 }
 
 /// Measures sealing and opening datagrams alone.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ciphergram_accel::{Builder, CpuEngine, Engine, Modulus, Operand, Program};
+use ciphergram_accel::{Builder, CpuEngine, Engine, Measure as _, Modulus, Operand, Program};
 use ciphergram_he::{
     Job, Limits, Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Ticket, Update,
     exchange::Announcement, params::Literal,
@@ -121,20 +121,12 @@ fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
 /// The sockets', or an end that gave up.
 pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<Flow, Failure> {
     let mut rng = ChaCha20Rng::from_seed([10; 32]);
-    let mut words = [0; WORDS];
-    words.fill_with(|| rng.next_u64());
-    (words[0], words[WORDS - 1]) = (words[0] | 1, words[WORDS - 1] | 1 << 63);
-    let modulus = Arc::new(Modulus::new("n2", &words)?);
+    let modulus = odd_modulus(&mut rng, WORDS)?;
     let mut stream = vec![0; CHUNKS as usize * CHUNK_BYTES];
     rng.fill_bytes(&mut stream);
     // Below the modulus.
     stream.chunks_mut(8 * WORDS).for_each(|number| number[8 * WORDS - 1] &= 0x7f);
-    let mut b = Builder::new("sum");
-    let sum = b.residue_sums("sum", &modulus);
-    let c = b.residues("c", &modulus);
-    let product = b.mont_mul("product", sum, c);
-    b.update(sum, product);
-    let (program, engine) = (Arc::new(b.build()), Arc::new(CpuEngine::new()));
+    let (program, engine) = (Arc::new(product(&modulus)), Arc::new(CpuEngine::new()));
     let open = Box::new(move || {
         let shards = (0..CHUNKS).step_by(SHARD_CHUNKS as usize).map(|first| {
             let chunks = first..(first + SHARD_CHUNKS).min(CHUNKS);
@@ -153,6 +145,42 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<Flow, Fail
     });
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
+
+/// Draws an odd modulus of `words` words, whose highest bit is set.
+fn odd_modulus(rng: &mut ChaCha20Rng, words: usize) -> Result<Arc<Modulus>, Failure> {
+    let mut all: Vec<u64> = (0..words).map(|_| rng.next_u64()).collect();
+    all[0] |= 1;
+    all[words - 1] |= 1 << 63;
+    Ok(Arc::new(Modulus::new("n2", &all)?))
+}
+
+/// Returns what one addition under Paillier is: a product into the sum.
+fn product(modulus: &Arc<Modulus>) -> Program {
+    let mut b = Builder::new("sum");
+    let sum = b.residue_sums("sum", modulus);
+    let c = b.residues("c", modulus);
+    let product = b.mont_mul("product", sum, c);
+    b.update(sum, product);
+    b.build()
+}
+
+/// Measures the rate at which one core that does nothing but multiply could add ciphertexts of `words` words under
+/// Paillier, one product each: Gbit/s. `None` where other work hid the rate.
+///
+/// # Errors
+/// There is no such modulus.
+pub fn multiply_limit(words: usize) -> Result<Option<f64>, Failure> {
+    let program = product(&odd_modulus(&mut ChaCha20Rng::from_seed([11; 32]), words)?);
+    let (mut sums, factors) = (vec![1; NUMBERS * words], vec![1; NUMBERS * words]);
+    let engine = CpuEngine::new();
+    let operands = [Operand::InOut(&mut sums), Operand::In(&factors)];
+    let limit = engine.multiply_rate().zip(engine.multiplies(&program, &operands));
+    Ok(limit
+        .map(|(rate, multiplies)| (64 * words * NUMBERS) as f64 * 1e-9 * rate / multiplies as f64))
+}
+
+/// Numbers of a batch whose multiplies are counted.
+const NUMBERS: usize = 64;
 
 /// Words of a number of 2048 bits.
 const WORDS: usize = 32;
