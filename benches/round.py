@@ -11,6 +11,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -62,8 +63,7 @@ class Bench:
         self.done("job --key keys/public.json --ranges ranges --out job")
         # As on machines of their own: sums that a key opens are counted beside its file.
         for client in self.clients:
-            (place / f"secret{client}.json").write_bytes((place / "keys/secret.json").read_bytes())
-            (place / f"secret{client}.json").chmod(0o600)
+            shutil.copytree(place / "keys", place / f"keys{client}")
 
     def start(self, words, **options):
         return subprocess.Popen([self.binary, *words.split()], cwd=self.place,
@@ -81,7 +81,7 @@ class Bench:
                            "--listen 127.0.0.1:0 --json")
         address = json.loads(serve.stdout.readline())["address"]
         began = time.monotonic()
-        joins = [self.start(f"join --key secret{client}.json --job job --server {address} --client {client} "
+        joins = [self.start(f"join --key keys{client}/secret.json --job job --server {address} --client {client} "
                             f"--in g{client} --out mean{client} {self.args.join}") for client in self.clients]
         for process in joins:
             process.communicate()
@@ -94,11 +94,11 @@ class Bench:
     def stages(self):
         """Encrypts all updates, adds them, and decrypts the sum for everyone."""
         for client in self.clients:
-            self.done(f"encrypt --key secret{client}.json --job job --client {client} --ranges ranges "
+            self.done(f"encrypt --key keys{client}/secret.json --job job --client {client} --ranges ranges "
                       f"--in g{client} --out c{client}")
         self.done("aggregate --key keys/public.json --job job --out sum " + " ".join(f"c{c}" for c in self.clients))
         for client in self.clients:
-            self.done(f"decrypt --key secret{client}.json --job job --in sum --out plain{client}")
+            self.done(f"decrypt --key keys{client}/secret.json --job job --in sum --out plain{client}")
 
 
 def main():
