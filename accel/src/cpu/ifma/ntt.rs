@@ -106,7 +106,7 @@ pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
 
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn forward_with<const ROOMY: bool>(out: &mut [u64], a: &[u64], prime: Prime<ROOMY>, limb: &Limb) {
-    let twiddles = &limb.forward;
+    let [twiddles, _] = limb.integers();
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
     // The first stage, or the first two, of the one block that all of it is.
@@ -178,7 +178,7 @@ fn forward_block<const ROOMY: bool>(
     prime: Prime<ROOMY>,
     limb: &Limb,
 ) {
-    let twiddles = &limb.forward;
+    let [twiddles, _] = limb.integers();
     if data.len() > CACHED {
         let factors = two_stage_factors(twiddles, node);
         by_fours(data, |x| forward_fours(prime, x, factors));
@@ -235,7 +235,7 @@ fn last_of_pairs<const ROOMY: bool, const COUNT: usize>(
     prime: Prime<ROOMY>,
     limb: &Limb,
 ) {
-    let (twiddles, one) = (&limb.forward, Wide::new(limb.one()));
+    let ([twiddles, _], one) = (limb.integers(), Wide::new(limb.one()));
     let mut x = pairs.map(|[x, y]| {
         let (x, y) = (eight(&x), eight(&y));
         [_mm512_shuffle_i64x2::<0x44>(x, y), _mm512_shuffle_i64x2::<0xee>(x, y)]
@@ -262,7 +262,7 @@ fn last_of_pairs<const ROOMY: bool, const COUNT: usize>(
 /// Transforms `a` from NTT form.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
-    let (prime, twiddles) = (Prime::<false>::new(limb.q()), &limb.inverse);
+    let (prime, [_, twiddles]) = (Prime::<false>::new(limb.q()), limb.integers());
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
     let parts = if odd { 2 } else { 4 };
@@ -299,7 +299,7 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
 /// Runs all stages of a block, back: see [`forward_block`].
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>, limb: &Limb) {
-    let twiddles = &limb.inverse;
+    let [_, twiddles] = limb.integers();
     if out.len() > CACHED {
         let quarter = a.len() / 4;
         for (part, out) in quarters(out).into_iter().enumerate() {
@@ -326,7 +326,7 @@ fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>,
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn first_stages(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>, limb: &Limb) {
-    let (twiddles, first) = (&limb.inverse, node * out.len());
+    let ([_, twiddles], first) = (limb.integers(), node * out.len());
     let pairs = out.as_chunks_mut::<2>().0.iter_mut().zip(a.as_chunks::<2>().0);
     for (i, (out, [x, y])) in pairs.enumerate() {
         let (x, y) = (eight(x), eight(y));

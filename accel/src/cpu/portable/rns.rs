@@ -47,12 +47,12 @@ fn reduce(x: u128, limb: &Limb) -> u64 {
 /// Values stay below 4q < 2^52: `u` is brought below 2q, the product is below 2q, so `u + v`
 /// and `u − v + 2q` are below 4q.
 fn forward(a: &mut [u64], limb: &Limb) {
-    let (q, n) = (limb.q(), a.len());
+    let ([twiddles, _], q, n) = (limb.integers(), limb.q(), a.len());
     let mut half = n / 2;
     while half > 0 {
         let first = n / (2 * half);
         for (index, block) in a.chunks_exact_mut(2 * half).enumerate() {
-            let twiddle = limb.forward.get(first + index);
+            let twiddle = twiddles.get(first + index);
             let (low, high) = block.split_at_mut(half);
             for (x, y) in low.iter_mut().zip(high) {
                 let (u, v) = (subtract_once(*x, 2 * q), mul_lazy(*y, twiddle, q));
@@ -69,12 +69,12 @@ fn forward(a: &mut [u64], limb: &Limb) {
 /// # Bound
 /// Values stay below 2q: the sum is brought below 2q, the lazy product is.
 fn inverse(a: &mut [u64], limb: &Limb) {
-    let (q, n) = (limb.q(), a.len());
+    let ([_, twiddles], q, n) = (limb.integers(), limb.q(), a.len());
     let mut half = 1;
     while half < n {
         let first = n / (2 * half);
         for (index, block) in a.chunks_exact_mut(2 * half).enumerate() {
-            let twiddle = limb.inverse.get(first + index);
+            let twiddle = twiddles.get(first + index);
             let (low, high) = block.split_at_mut(half);
             for (x, y) in low.iter_mut().zip(high) {
                 let (u, v) = (*x, *y);

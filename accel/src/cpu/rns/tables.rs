@@ -29,35 +29,20 @@ impl Factor {
     }
 }
 
-/// A prime, and what makes many factors modulo it without a division for each, which takes longer than all else.
-struct Maker {
-    q: u64,
-    /// `q⁻¹ mod 2^64`.
-    inverse: u64,
-    quotient_bits: u32,
-    /// `2^quotient_bits`, with a quotient of a whole word.
-    radix: Factor,
+/// Returns `x · w mod q` of x below q, and of a factor whose quotient is of a whole word.
+fn product(x: u64, factor: &Factor, q: u64) -> u64 {
+    let quotient = (u128::from(x) * u128::from(factor.quotient)) >> u64::BITS;
+    let multiple = (quotient as u64).wrapping_mul(q);
+    subtract_once(x.wrapping_mul(factor.w).wrapping_sub(multiple), q)
 }
 
-impl Maker {
-    fn new(q: u64, quotient_bits: u32) -> Self {
-        let radix = Factor::new(pow_mod_vartime(2, quotient_bits.into(), q), q, u64::BITS);
-        Self { q, inverse: inverse_mod_word(q), quotient_bits, radix }
-    }
-
-    /// Returns `x · w mod q` of x below q, and a factor whose quotient is of a whole word.
-    fn product(&self, x: u64, factor: &Factor) -> u64 {
-        let quotient = (u128::from(x) * u128::from(factor.quotient)) >> u64::BITS;
-        let multiple = (quotient as u64).wrapping_mul(self.q);
-        subtract_once(x.wrapping_mul(factor.w).wrapping_sub(multiple), self.q)
-    }
-
-    /// Returns `⌊w · 2^B / q⌋`, which is `w · 2^B` less its residue, divided by q: without a remainder, and so a
-    /// product modulo `2^64`.
-    fn quotient(&self, w: u64) -> u64 {
-        let dividend = (u128::from(w) << self.quotient_bits) as u64;
-        dividend.wrapping_sub(self.product(w, &self.radix)).wrapping_mul(self.inverse)
-    }
+/// Returns `root^brv(i)` for `i` in `0..degree`, `brv` over `log2 degree` bits. Here and in [`Factors::new`] a division
+/// for each would take longer than all else.
+fn twiddles(degree: usize, root: u64, q: u64) -> Vec<u64> {
+    let (bits, step) = (degree.trailing_zeros(), Factor::new(root, q, u64::BITS));
+    let next = |&x: &u64| Some(product(x, &step, q));
+    let powers: Vec<u64> = std::iter::successors(Some(1), next).take(degree).collect();
+    (0..degree).map(|i| powers[i.reverse_bits() >> (usize::BITS - bits)]).collect()
 }
 
 /// Many constant factors.
@@ -67,16 +52,16 @@ pub(in crate::cpu) struct Factors {
 }
 
 impl Factors {
-    /// `root^brv(i)` for `i` in `0..degree`, `brv` over `log2 degree` bits.
-    fn twiddles(degree: usize, root: u64, q: u64, quotient_bits: u32) -> Self {
-        let (bits, maker) = (degree.trailing_zeros(), Maker::new(q, quotient_bits));
-        let step = Factor::new(root, q, u64::BITS);
-        let next = |&x: &u64| Some(maker.product(x, &step));
-        let powers: Vec<u64> = std::iter::successors(Some(1), next).take(degree).collect();
-        let w: Vec<u64> =
-            (0..degree).map(|i| powers[i.reverse_bits() >> (usize::BITS - bits)]).collect();
-        let quotients = w.iter().map(|&w| maker.quotient(w)).collect();
-        Self { w, quotients }
+    /// Of numbers below q. `⌊w · 2^B / q⌋` is `w · 2^B` less its residue, divided by q: without a remainder, and so a
+    /// product modulo `2^64`.
+    fn new(w: Vec<u64>, q: u64, quotient_bits: u32) -> Self {
+        let radix = Factor::new(pow_mod_vartime(2, quotient_bits.into(), q), q, u64::BITS);
+        let inverse = inverse_mod_word(q);
+        let quotient = |&w: &u64| {
+            let dividend = (u128::from(w) << quotient_bits) as u64;
+            dividend.wrapping_sub(product(w, &radix, q)).wrapping_mul(inverse)
+        };
+        Self { quotients: w.iter().map(quotient).collect(), w }
     }
 
     pub(in crate::cpu) fn get(&self, index: usize) -> Factor {
@@ -114,8 +99,9 @@ pub(in crate::cpu) struct DoubleFactors {
 }
 
 impl DoubleFactors {
-    fn new(factors: &Factors, q: u64) -> Self {
-        let doubles = || factors.w.iter().map(|&w| DoubleFactor::new(w, q));
+    /// Of numbers below q, q below 2^50.
+    fn new(w: &[u64], q: u64) -> Self {
+        let doubles = || w.iter().map(|&w| DoubleFactor::new(w, q));
         Self {
             w: doubles().map(|of| of.w).collect(),
             ratios: doubles().map(|of| of.ratio).collect(),
@@ -137,40 +123,44 @@ impl DoubleFactors {
 
 /// The constants of a prime in rings of one degree, whichever other primes they have.
 pub(in crate::cpu) struct Prime {
+    degree: usize,
     q: u64,
+    /// ψ and its inverse.
+    roots: [u64; 2],
+    quotient_bits: u32,
     /// Bits of q, and `⌊2^(2·bits) / q⌋`.
     pub(in crate::cpu) bits: u32,
     pub(in crate::cpu) mu: u64,
-    /// ψ^brv(i), for butterflies from natural to bit-reversed order.
-    pub(in crate::cpu) forward: Factors,
-    /// ψ^(−brv(i)).
-    pub(in crate::cpu) inverse: Factors,
     /// N⁻¹.
     pub(in crate::cpu) n_inverse: Factor,
     /// Powers of the radix of digits; the first, 1, is to reduce by.
     pub(in crate::cpu) radix_powers: Vec<Factor>,
     /// `2^(64·i)`, for the signs of integers of i words.
     pub(in crate::cpu) word_powers: Vec<u64>,
-    /// The factors of butterflies as doubles, where a processor computes with these.
+    /// The factors of butterflies: ψ^brv(i) from natural to bit-reversed order, and ψ^(−brv(i)). As integers or as
+    /// doubles, whichever a processor computes with: of a long ring they are most of what a short command touches.
+    integers: OnceLock<[Factors; 2]>,
     doubles: OnceLock<[DoubleFactors; 2]>,
 }
 
 impl Prime {
-    fn new(n: usize, q: u64, root: u64, quotient_bits: u32) -> Self {
+    fn new(degree: usize, q: u64, root: u64, quotient_bits: u32) -> Self {
         let factor = |w| Factor::new(w, q, quotient_bits);
         let bits = u64::BITS - q.leading_zeros();
         Self {
+            degree,
             q,
+            roots: [root, inverse(root, q)],
+            quotient_bits,
             bits,
             mu: ((1u128 << (2 * bits)) / u128::from(q)) as u64,
-            forward: Factors::twiddles(n, root, q, quotient_bits),
-            inverse: Factors::twiddles(n, inverse(root, q), q, quotient_bits),
-            n_inverse: factor(inverse(n as u64, q)),
+            n_inverse: factor(inverse(degree as u64, q)),
             radix_powers: (0..)
                 .map(|i| factor(pow_mod_vartime(2, i * u64::from(quotient_bits), q)))
                 .take((64 * MAX_PRIMES).div_ceil(quotient_bits as usize))
                 .collect(),
             word_powers: (0..=MAX_PRIMES as u64).map(|i| pow_mod_vartime(2, 64 * i, q)).collect(),
+            integers: OnceLock::new(),
             doubles: OnceLock::new(),
         }
     }
@@ -179,10 +169,20 @@ impl Prime {
         self.q
     }
 
-    /// The factors of butterflies as doubles, forward and inverse.
+    /// The factors of butterflies, forward and inverse.
+    pub(in crate::cpu) fn integers(&self) -> &[Factors; 2] {
+        let factors = |w| Factors::new(w, self.q, self.quotient_bits);
+        self.integers.get_or_init(|| self.twiddles().map(factors))
+    }
+
+    /// The same as doubles.
     pub(in crate::cpu) fn doubles(&self) -> &[DoubleFactors; 2] {
-        let doubles = |factors| DoubleFactors::new(factors, self.q);
-        self.doubles.get_or_init(|| [&self.forward, &self.inverse].map(doubles))
+        let doubles = |w: Vec<u64>| DoubleFactors::new(&w, self.q);
+        self.doubles.get_or_init(|| self.twiddles().map(doubles))
+    }
+
+    fn twiddles(&self) -> [Vec<u64>; 2] {
+        self.roots.map(|root| twiddles(self.degree, root, self.q))
     }
 
     /// N⁻¹ as doubles.
@@ -317,7 +317,7 @@ mod tests {
         for q in [3, 12_289, (1 << 40) + 1, (1 << 50) - 1] {
             for root in [1, 2, q - 1, q / 2] {
                 for quotient_bits in [50, 52, 64] {
-                    let factors = Factors::twiddles(degree, root, q, quotient_bits);
+                    let factors = Factors::new(twiddles(degree, root, q), q, quotient_bits);
                     let mut power = 1;
                     for place in 0..degree {
                         let at = place.reverse_bits() >> (usize::BITS - 10);
