@@ -61,7 +61,8 @@ class Bench:
             self.done(f"ranges --out r{client} g{client}")
         self.done("ranges --merge --out ranges " + " ".join(f"r{client}" for client in self.clients))
         self.done("job --key keys/public.json --ranges ranges --out job")
-        # As on machines of their own: sums that a key opens are counted beside its file.
+        # A copy of the keys for each client, as on a machine of its own: processes that share a key's file share its
+        # ledger, and wait for the first of them to open the sum.
         for client in self.clients:
             shutil.copytree(place / "keys", place / f"keys{client}")
 

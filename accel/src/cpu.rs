@@ -257,13 +257,15 @@ impl Measure for CpuEngine {
 
 impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
+        let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
         match program.work() {
-            // One polynomial fills the cache; of beats, some tens with their sums the first level.
-            Work::Polynomials => Blocks { unit: 1, units: 1, parts: 4, least: 1 },
+            // One fills the cache.
+            Work::Polynomials => of_items(1, 1),
             Work::Beats { of_item } if program.places().slots.is_empty() => {
-                Blocks { unit: 1, units: UNCUT, parts: 4, least: UNCUT_BEATS.div_ceil(of_item) }
+                of_items(UNCUT, UNCUT_BEATS.div_ceil(of_item))
             }
-            Work::Beats { .. } => Blocks { unit: 1, units: BEATS, parts: 4, least: 16 * BEATS },
+            // Some tens with their sums fill the first level of cache.
+            Work::Beats { .. } => of_items(BEATS, 16 * BEATS),
             Work::Residues { powers, dot } => {
                 let unit = self.path.unit();
                 // A simultaneous power makes tables of its bases in every part.

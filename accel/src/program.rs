@@ -536,14 +536,14 @@ pub struct Program {
     shape: u64,
 }
 
-/// The work that a program is, by which hosts cut its batches.
+/// The kind of work of a program, by which hosts cut batches. Found when it is built: short runs would feel the search.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// Beats and their lanes alone, of which an item has `of_item`, 1 at least.
+    /// Beats and their lanes alone, at most `of_item` of them in a value of one item, 1 at least.
     Beats { of_item: usize },
     /// Polynomials, and no big residues.
     Polynomials,
-    /// Big residues: whether some are raised to powers, and whether some of these share their tables.
+    /// Big residues: whether a step takes many products for each item, and whether one is a simultaneous power.
     Residues { powers: bool, dot: bool },
 }
 
@@ -614,7 +614,7 @@ impl Program {
         &self.places
     }
 
-    /// Returns the work that it is.
+    /// Returns the kind of its work.
     pub(crate) fn work(&self) -> Work {
         self.work
     }

@@ -45,7 +45,7 @@ pub struct Ledger(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     lines: Mutex<Lines>,
-    /// Held while a sum is opened.
+    /// Held while a sum that may fail is opened.
     turn: Mutex<()>,
     /// Rounds that are reserved at a time.
     block: u64,
@@ -149,9 +149,9 @@ impl Ledger {
         })
     }
 
-    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. One sum is opened
-    /// at a time: of many at once no more may fail than one after the other. One that has opened before opens again,
-    /// and so any number of clients that share a key open it at once after the first of them.
+    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. Sums that may fail
+    /// are opened one at a time: of many at once no more may fail than one after the other. A sum that opened before
+    /// cannot fail, so clients that share a key open it at once as soon as the first of them has.
     ///
     /// # Errors
     /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
@@ -182,16 +182,16 @@ impl Ledger {
                 Known::New => Ok(Some(format!("opening {round} {digest}"))),
             }
         })?;
-        let turn = (!opened_before).then_some(turn);
+        // It cannot fail: others need not wait, and an end by an engine's fault is not the sum's.
+        let _turn = (!opened_before).then_some(turn);
         let opened = open();
-        if let Some(end) = end_of(&opened) {
+        if !opened_before && let Some(end) = end_of(&opened) {
             let sync = if end == End::Failed { Sync::Now } else { Sync::Later };
             held(&self.0.lines).change(sync, |record| {
                 let is_known = record.has_ended(&round, &digest, end);
                 Ok((!is_known).then(|| format!("{} {round} {digest}", end.verb())))
             })?;
         }
-        drop(turn);
         opened
     }
 
@@ -204,7 +204,7 @@ impl Ledger {
         Ok((failures, key.parameters().scheme().max_failures()))
     }
 
-    /// Waits until nobody else opens a sum, in this process or another.
+    /// Waits until nobody else opens a sum that may fail, in this process or another.
     fn turn(&self) -> Result<(MutexGuard<'_, ()>, Option<Locked>), Error> {
         let turn = held(&self.0.turn);
         let file = held(&self.0.lines).path().map(Path::to_path_buf);

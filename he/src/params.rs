@@ -329,8 +329,9 @@ mod tests {
             let chunks = p.chunks(values);
             let covered: Vec<_> = (0..chunks.count()).flat_map(|c| chunks.values_of(c)).collect();
             assert!(covered.into_iter().eq(0..values));
-            let bytes: usize = (0..chunks.count()).map(|c| chunks.bytes_of(c)).sum();
-            assert_eq!(bytes, chunks.total_bytes());
+            let units = |c| chunks.units_of(c) * p.geometry().unit_bytes;
+            assert!((0..chunks.count()).all(|c| chunks.bytes_of(c) == units(c)));
+            assert_eq!((0..chunks.count()).map(units).sum::<usize>(), chunks.total_bytes());
         }
         assert_eq!(p.chunks(10).total_bytes(), 64, "a ten-value bias costs one beat");
         // Five coefficients of four primes are two beats.

@@ -123,7 +123,8 @@ impl<W: Wire> Driver<W> {
     ///
     /// The hook runs once a turn: it takes the node's events and gives it work. It continues with
     /// how long the next sleep may last at most: [`MAX_SLEEP`] when it waits for the network only,
-    /// less when it also waits for another thread, zero when it has more to do at once.
+    /// less when it also waits for another thread, zero when it has more to do at once. The time
+    /// that it is given is the turn's: older by what the node did with what arrived in it.
     ///
     /// # Errors
     ///
@@ -158,17 +159,14 @@ impl<W: Wire> Driver<W> {
         })
     }
 
-    /// Sends what the node has to send, sleeps if there is nothing to do, and takes what arrived. Returns the time.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::Wire`] if the wire has failed for good.
-    pub fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<Time, NicError> {
+    /// Sends what the node has to send, sleeps if there is nothing to do, and takes what arrived. Returns the time at
+    /// which that was: of the first arrival, or, of a poll that found nothing, of the sending before it.
+    fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<Time, NicError> {
         let (busy, sent) = self.transmit(node);
-        let due = node.poll_timeout();
+        let mut due = node.poll_timeout();
         let wait = match busy || self.polling {
             true => Duration::ZERO,
-            false => self.sleep_span(due.map_or(MAX_SLEEP, |due| due.since(sent)), sleep),
+            false => self.sleep_span(sent, due, sleep),
         };
         let (origin, mut arrived) = (self.origin, None);
         self.wire.receive(wait, &mut |from, bytes| {
@@ -182,7 +180,11 @@ impl<W: Wire> Driver<W> {
             }
             // A poll that found nothing took no time to speak of.
             None if wait.is_zero() => sent,
-            None => self.now(),
+            // Another thread may have ended the sleep, and has something for the node.
+            None => {
+                due = node.poll_timeout();
+                self.now()
+            }
         };
         if due.is_some_and(|due| due <= now) {
             node.handle_timeout(now);
@@ -190,12 +192,12 @@ impl<W: Wire> Driver<W> {
         Ok(now)
     }
 
-    fn sleep_span(&self, due: Duration, sleep: Duration) -> Duration {
+    fn sleep_span(&self, now: Time, due: Option<Time>, sleep: Duration) -> Duration {
         let longest = if self.blocked { BLOCKED_SLEEP } else { MAX_SLEEP };
-        sleep.min(due).min(longest)
+        due.map_or(longest, |due| due.since(now).min(longest)).min(sleep)
     }
 
-    /// Sends some bursts. Returns whether there may be more, and the time of the last.
+    /// Sends some bursts. Returns whether there may be more, and the time at which it stopped.
     fn transmit<N: Node>(&mut self, node: &mut N) -> (bool, Time) {
         let (limit, mut now) = (self.wire.burst_limit(), self.now());
         for _ in 0..BURSTS {

@@ -16,7 +16,9 @@ use crate::{
     ring::{LanePrimes, MAX_PRIMES, Ring, subtract_once},
 };
 use tables::Primes;
-pub(super) use tables::{DoubleFactor, DoubleFactors, Factor, Factors, Limb, Row, Tables};
+pub(super) use tables::{
+    DoubleFactor, DoubleFactors, Factor, Factors, Limb, Row, Tables, mul_lazy,
+};
 
 /// Blocks of a ChaCha20 stream that are made at once.
 pub(super) const BLOCKS: usize = 16;

@@ -103,15 +103,15 @@ impl Table {
         Ok(Some(rate))
     }
 
-    /// Measures a row, and prints it with its ratio to what a core could add if it did nothing but multiply numbers of
-    /// `words` words.
-    fn limited(
+    /// Measures a row, and prints it with its ratio to the sums of ciphertexts of `bits` bits that a core could make if
+    /// it did nothing but multiply.
+    fn beside_multiplies(
         &self,
         name: &str,
-        words: usize,
+        bits: usize,
         flow: impl Fn(Duration) -> Result<Flow, Failure>,
     ) -> Result<(), Failure> {
-        let limit = if name.contains(&self.wanted) { multiply_limit(words)? } else { None };
+        let limit = if name.contains(&self.wanted) { multiply_limit(bits)? } else { None };
         self.row(name, limit, flow).map(|_| ())
     }
 
@@ -134,12 +134,16 @@ impl Table {
                 let name = format!(
                     "SUM of paillier-2048{what}, {bytes}-byte datagrams, of a core's multiplies"
                 );
-                self.limited(&name, 64, |span| sums(setting, Scheme::Paillier2048, span))?;
+                self.beside_multiplies(&name, 4096, |span| {
+                    sums(setting, Scheme::Paillier2048, span)
+                })?;
             }
             let name = format!(
                 "SUM of paillier-1024 (insecure), {bytes}-byte datagrams, of a core's multiplies"
             );
-            self.limited(&name, 32, |span| sums_insecure_1024(Setting::of(bytes), span))?;
+            self.beside_multiplies(&name, 2048, |span| {
+                sums_insecure_1024(Setting::of(bytes), span)
+            })?;
             let setting = Setting { pipelines: [2; 2], ..Setting::of(bytes) };
             let name = format!("WRITE, {bytes}-byte datagrams, 2 pipelines to 2, of one to one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;

@@ -14,8 +14,8 @@ const MEBIBYTE: usize = 1 << 20;
 const AHEAD: u64 = MEBIBYTE as u64;
 /// Datagrams that lie one behind the other, as in a burst.
 const BURST: usize = 7;
-/// Runs of each part alone.
-const RUNS: usize = 6;
+/// Runs of sockets, of the cipher and of the copy alone, of which the least counts.
+const RUNS: u32 = 6;
 
 /// What one end spends on a byte of payload, in picoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +97,12 @@ fn sockets(datagram_bytes: usize, span: Duration) -> Result<[Spent; 2], Failure>
     Ok(least.unwrap_or_default().map(of_payload))
 }
 
-/// Measures what a work on `bytes` bytes takes of each, in picoseconds: the least of some runs, of which the first
-/// warms what they touch.
+/// Measures the picoseconds that `work`, on `bytes` bytes, takes for each: the least of [`RUNS`] runs, of which the
+/// first warms the caches.
 fn alone(bytes: usize, span: Duration, mut work: impl FnMut(usize)) -> f64 {
     let runs = (0..RUNS).map(|_| {
         let (mut count, began) = (0, Instant::now());
-        while began.elapsed() < span / RUNS as u32 {
+        while began.elapsed() < span / RUNS {
             (0..BURST).for_each(&mut work);
             count += BURST;
         }

@@ -154,7 +154,7 @@ fn odd_modulus(rng: &mut ChaCha20Rng, words: usize) -> Result<Arc<Modulus>, Fail
     Ok(Arc::new(Modulus::new("n2", &all)?))
 }
 
-/// Returns what one addition under Paillier is: a product into the sum.
+/// Builds the program of one addition under Paillier: a Montgomery product into the sum.
 fn product(modulus: &Arc<Modulus>) -> Program {
     let mut b = Builder::new("sum");
     let sum = b.residue_sums("sum", modulus);
@@ -164,19 +164,19 @@ fn product(modulus: &Arc<Modulus>) -> Program {
     b.build()
 }
 
-/// Measures the rate at which one core that does nothing but multiply could add ciphertexts of `words` words under
-/// Paillier, one product each: Gbit/s. `None` where other work hid the rate.
+/// Measures the rate at which one core could add ciphertexts of `bits` bits under Paillier if it did nothing but
+/// multiply, one product each: Gbit/s. `None` where other work hid the rate.
 ///
 /// # Errors
 /// There is no such modulus.
-pub fn multiply_limit(words: usize) -> Result<Option<f64>, Failure> {
+pub fn multiply_limit(bits: usize) -> Result<Option<f64>, Failure> {
+    let words = bits / 64;
     let program = product(&odd_modulus(&mut ChaCha20Rng::from_seed([11; 32]), words)?);
     let (mut sums, factors) = (vec![1; NUMBERS * words], vec![1; NUMBERS * words]);
     let engine = CpuEngine::new();
     let operands = [Operand::InOut(&mut sums), Operand::In(&factors)];
     let limit = engine.multiply_rate().zip(engine.multiplies(&program, &operands));
-    Ok(limit
-        .map(|(rate, multiplies)| (64 * words * NUMBERS) as f64 * 1e-9 * rate / multiplies as f64))
+    Ok(limit.map(|(rate, multiplies)| (bits * NUMBERS) as f64 * 1e-9 * rate / multiplies as f64))
 }
 
 /// Numbers of a batch whose multiplies are counted.

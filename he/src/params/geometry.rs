@@ -86,10 +86,9 @@ impl Geometry {
         let carrying = values.div_ceil(self.values_per_chunk()).max(1);
         let count = carrying + carrying.div_ceil(self.value_chunks) * self.first_value_chunk();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut chunks =
-            Chunks { geometry: *self, values, count, chunk_bytes: self.chunk_bytes(), bytes: 0 };
-        chunks.bytes = chunks.offset_of(count - 1) + chunks.units_of(count - 1) * self.unit_bytes;
-        chunks
+        let (last, chunk_bytes) = (count - 1, self.chunk_bytes());
+        let cut = Chunks { geometry: *self, values, count, chunk_bytes, bytes: 0 };
+        Chunks { bytes: cut.offset_of(last) + cut.units_of(last) * self.unit_bytes, ..cut }
     }
 
     /// Values of a whole chunk that carries values.
@@ -129,7 +128,8 @@ pub struct Chunks {
     geometry: Geometry,
     values: usize,
     count: u32,
-    /// Bytes of every chunk but the last, and of all.
+    /// Bytes of every chunk but the last, and of all: kept, since a sum asks several times a datagram and each answer
+    /// would divide.
     chunk_bytes: usize,
     bytes: usize,
 }

@@ -265,14 +265,14 @@ impl SumRegion {
         payload: &[u8],
         closed: &mut Vec<u32>,
     ) -> Result<u32, Refusal> {
-        let Inner { chunk_bytes, total_bytes, ref layout, .. } = *self.0;
+        let Inner { chunk_bytes, total_bytes, .. } = *self.0;
         let offset = |chunk: u32| (u64::from(chunk) * chunk_bytes).min(total_bytes);
         let place = |chunk: u32| (offset(chunk) - offset(chunks.start)) as usize;
         let bytes = |run: &Range<u32>| &payload[place(run.start)..place(run.end)];
         let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
         // Nothing more is added to a shard in which an addition has panicked.
         let states = shards.iter().map(|shard| shard.state.lock().ok());
-        // Nearly always one shard and one run, which need no memory of their own.
+        // Nearly always one shard and one run: two of each take no memory of their own.
         let states: Option<SmallVec<[_; 2]>> = states.collect();
         let mut states = states.ok_or(Refusal::RoundClosed)?;
         let mut runs = SmallVec::<[_; 2]>::new();
@@ -299,7 +299,7 @@ impl SumRegion {
         };
         for (at, run) in runs {
             let bytes = bytes(&run);
-            states[at].commit(contributor, run, bytes, &**layout, closed)?;
+            states[at].commit(contributor, run, bytes, &*self.0.layout, closed)?;
         }
         drop(states);
         if let Some(count) = self.0.received.get(usize::from(contributor)) {

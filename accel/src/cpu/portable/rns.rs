@@ -8,7 +8,7 @@ use crate::{
     beats,
     cpu::rns::{
         BLOCKS, Factor, LIFTED, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, Turn,
-        mask, sampling,
+        mask, mul_lazy, sampling,
     },
     polys::small_mod,
     ring::{LanePrimes, MAX_PRIMES, subtract_once},
@@ -16,13 +16,6 @@ use crate::{
 
 /// Bits that each half of the centred binomial counts.
 const HALF: u64 = (1 << 21) - 1;
-
-/// `x·w`, below 2q, for any x.
-#[inline(always)]
-fn mul_lazy(x: u64, factor: Factor, q: u64) -> u64 {
-    let estimate = ((u128::from(factor.quotient) * u128::from(x)) >> 64) as u64;
-    x.wrapping_mul(factor.w).wrapping_sub(estimate.wrapping_mul(q))
-}
 
 /// Barrett reduction: no division, no branch.
 ///

@@ -11,9 +11,9 @@ use crate::{
     ring::{MAX_PRIMES, Ring, pow_mod_vartime, subtract_once},
 };
 
-/// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, so
-/// that multiplying by it needs no division: for any x below `2^B`, `x·w − ⌊x·quotient / 2^B⌋·q` is
-/// below 2q.
+/// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, or 64
+/// for those that tables are made with, so that multiplying by it needs no division: for any x below
+/// `2^B`, `x·w − ⌊x·quotient / 2^B⌋·q` is below 2q.
 ///
 /// # Source
 /// D. Harvey, "Faster arithmetic for number-theoretic transforms", 2014, section 3.
@@ -29,18 +29,18 @@ impl Factor {
     }
 }
 
-/// Returns `x · w mod q` of x below q, and of a factor whose quotient is of a whole word.
-fn product(x: u64, factor: &Factor, q: u64) -> u64 {
-    let quotient = (u128::from(x) * u128::from(factor.quotient)) >> u64::BITS;
-    let multiple = (quotient as u64).wrapping_mul(q);
-    subtract_once(x.wrapping_mul(factor.w).wrapping_sub(multiple), q)
+/// Returns `x · w`, below 2q, for any x and a factor whose B is 64.
+#[inline(always)]
+pub(in crate::cpu) fn mul_lazy(x: u64, factor: Factor, q: u64) -> u64 {
+    let estimate = ((u128::from(factor.quotient) * u128::from(x)) >> 64) as u64;
+    x.wrapping_mul(factor.w).wrapping_sub(estimate.wrapping_mul(q))
 }
 
-/// Returns `root^brv(i)` for `i` in `0..degree`, `brv` over `log2 degree` bits. Here and in [`Factors::new`] a division
-/// for each would take longer than all else.
-fn twiddles(degree: usize, root: u64, q: u64) -> Vec<u64> {
-    let (bits, step) = (degree.trailing_zeros(), Factor::new(root, q, u64::BITS));
-    let next = |&x: &u64| Some(product(x, &step, q));
+/// Returns `root^brv(i)` for all i below `degree`, `brv` over `log2 degree` bits. A division for each would take longer
+/// than the rest of a short command.
+fn bit_reversed_powers(root: u64, q: u64, degree: usize) -> Vec<u64> {
+    let (bits, root) = (degree.trailing_zeros(), Factor::new(root, q, u64::BITS));
+    let next = |&x: &u64| Some(subtract_once(mul_lazy(x, root, q), q));
     let powers: Vec<u64> = std::iter::successors(Some(1), next).take(degree).collect();
     (0..degree).map(|i| powers[i.reverse_bits() >> (usize::BITS - bits)]).collect()
 }
@@ -52,14 +52,15 @@ pub(in crate::cpu) struct Factors {
 }
 
 impl Factors {
-    /// Of numbers below q. `⌊w · 2^B / q⌋` is `w · 2^B` less its residue, divided by q: without a remainder, and so a
-    /// product modulo `2^64`.
+    /// Makes the factors of numbers below an odd q, without divisions: `w · 2^B` less its residue modulo q is a multiple
+    /// of q, so the quotient is that difference times `q⁻¹ mod 2^64`.
     fn new(w: Vec<u64>, q: u64, quotient_bits: u32) -> Self {
         let radix = Factor::new(pow_mod_vartime(2, quotient_bits.into(), q), q, u64::BITS);
-        let inverse = inverse_mod_word(q);
+        let q_inverse = inverse_mod_word(q);
         let quotient = |&w: &u64| {
             let dividend = (u128::from(w) << quotient_bits) as u64;
-            dividend.wrapping_sub(product(w, &radix, q)).wrapping_mul(inverse)
+            let residue = subtract_once(mul_lazy(w, radix, q), q);
+            dividend.wrapping_sub(residue).wrapping_mul(q_inverse)
         };
         Self { quotients: w.iter().map(quotient).collect(), w }
     }
@@ -99,7 +100,7 @@ pub(in crate::cpu) struct DoubleFactors {
 }
 
 impl DoubleFactors {
-    /// Of numbers below q, q below 2^50.
+    /// Makes the factors of numbers below q, q below 2^50.
     fn new(w: &[u64], q: u64) -> Self {
         let doubles = || w.iter().map(|&w| DoubleFactor::new(w, q));
         Self {
@@ -137,8 +138,8 @@ pub(in crate::cpu) struct Prime {
     pub(in crate::cpu) radix_powers: Vec<Factor>,
     /// `2^(64·i)`, for the signs of integers of i words.
     pub(in crate::cpu) word_powers: Vec<u64>,
-    /// The factors of butterflies: ψ^brv(i) from natural to bit-reversed order, and ψ^(−brv(i)). As integers or as
-    /// doubles, whichever a processor computes with: of a long ring they are most of what a short command touches.
+    /// Twiddle factors: ψ^brv(i), from natural to bit-reversed order, and ψ^(−brv(i)). A processor takes them as integers
+    /// or as doubles, and only those are made: of a long ring they are most of what a short command touches.
     integers: OnceLock<[Factors; 2]>,
     doubles: OnceLock<[DoubleFactors; 2]>,
 }
@@ -169,20 +170,20 @@ impl Prime {
         self.q
     }
 
-    /// The factors of butterflies, forward and inverse.
+    /// Returns the twiddle factors as integers, forward and inverse: made when they are first asked for.
     pub(in crate::cpu) fn integers(&self) -> &[Factors; 2] {
         let factors = |w| Factors::new(w, self.q, self.quotient_bits);
         self.integers.get_or_init(|| self.twiddles().map(factors))
     }
 
-    /// The same as doubles.
+    /// Returns the same as doubles.
     pub(in crate::cpu) fn doubles(&self) -> &[DoubleFactors; 2] {
         let doubles = |w: Vec<u64>| DoubleFactors::new(&w, self.q);
         self.doubles.get_or_init(|| self.twiddles().map(doubles))
     }
 
     fn twiddles(&self) -> [Vec<u64>; 2] {
-        self.roots.map(|root| twiddles(self.degree, root, self.q))
+        self.roots.map(|root| bit_reversed_powers(root, self.q, self.degree))
     }
 
     /// N⁻¹ as doubles.
@@ -216,18 +217,18 @@ pub(super) struct Primes(Mutex<Vec<Known>>);
 impl Primes {
     /// Returns the constants of a prime, made if no ring has them. They are made without the lock;
     /// of two that are made at once the first stays.
-    fn get(&self, n: usize, q: u64, root: u64, quotient_bits: u32) -> Arc<Prime> {
+    fn get(&self, degree: usize, q: u64, root: u64, quotient_bits: u32) -> Arc<Prime> {
         let find = |list: &[Known]| {
-            list.iter().find(|(key, _)| *key == (n, q)).and_then(|(_, prime)| prime.upgrade())
+            list.iter().find(|(key, _)| *key == (degree, q)).and_then(|(_, prime)| prime.upgrade())
         };
         if let Some(prime) = find(&self.list()) {
             return prime;
         }
-        let made = Arc::new(Prime::new(n, q, root, quotient_bits));
+        let made = Arc::new(Prime::new(degree, q, root, quotient_bits));
         let mut list = self.list();
         find(&list).unwrap_or_else(|| {
             list.retain(|(_, prime)| prime.strong_count() > 0);
-            list.push(((n, q), Arc::downgrade(&made)));
+            list.push(((degree, q), Arc::downgrade(&made)));
             made
         })
     }
@@ -313,14 +314,15 @@ mod tests {
     #[test]
     fn twiddles_are_powers_with_their_quotients() {
         let degree = 1 << 10;
-        // That they are odd is all that matters here.
+        // Any odd modulus will do.
         for q in [3, 12_289, (1 << 40) + 1, (1 << 50) - 1] {
             for root in [1, 2, q - 1, q / 2] {
                 for quotient_bits in [50, 52, 64] {
-                    let factors = Factors::new(twiddles(degree, root, q), q, quotient_bits);
+                    let factors =
+                        Factors::new(bit_reversed_powers(root, q, degree), q, quotient_bits);
                     let mut power = 1;
                     for place in 0..degree {
-                        let at = place.reverse_bits() >> (usize::BITS - 10);
+                        let at = place.reverse_bits() >> (usize::BITS - degree.trailing_zeros());
                         let Factor { w, quotient } = factors.get(at);
                         assert_eq!(w, power, "{root}^{place} mod {q}");
                         assert_eq!(quotient, Factor::new(w, q, quotient_bits).quotient, "of {w}");
