@@ -52,8 +52,8 @@ pub(in crate::cpu) struct Factors {
 }
 
 impl Factors {
-    /// Makes the factors of numbers below an odd q, without divisions: `w · 2^B` less its residue modulo q is a multiple
-    /// of q, so the quotient is that difference times `q⁻¹ mod 2^64`.
+    /// Makes the factors of numbers below an odd q, without divisions: `w · 2^B` less its residue modulo q is a
+    /// multiple of q, so the quotient is that difference times `q⁻¹ mod 2^64`.
     fn new(w: Vec<u64>, q: u64, quotient_bits: u32) -> Self {
         let radix = Factor::new(pow_mod_vartime(2, quotient_bits.into(), q), q, u64::BITS);
         let q_inverse = inverse_mod_word(q);
@@ -138,8 +138,8 @@ pub(in crate::cpu) struct Prime {
     pub(in crate::cpu) radix_powers: Vec<Factor>,
     /// `2^(64·i)`, for the signs of integers of i words.
     pub(in crate::cpu) word_powers: Vec<u64>,
-    /// Twiddle factors: ψ^brv(i), from natural to bit-reversed order, and ψ^(−brv(i)). A processor takes them as integers
-    /// or as doubles, and only those are made: of a long ring they are most of what a short command touches.
+    /// Twiddle factors: ψ^brv(i), from natural to bit-reversed order, and ψ^(−brv(i)). A processor takes them as
+    /// integers or as doubles, and only those are made: of a long ring they are most of what a short command touches.
     integers: OnceLock<[Factors; 2]>,
     doubles: OnceLock<[DoubleFactors; 2]>,
 }
