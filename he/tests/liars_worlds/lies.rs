@@ -109,8 +109,8 @@ impl Draft {
         draft
     }
 
-    /// Adds it up.
-    pub(crate) fn sum(&self, village: &Village<'_>) -> Sum {
+    /// Adds it up, unless an honest sum already refuses a part of it.
+    pub(crate) fn sum(&self, village: &Village<'_>) -> Result<Sum, ciphergram_he::Error> {
         let (public, chunks) = (village.key.public(), village.chunks);
         let mut accumulator = Accumulator::new(public, engine(), chunks.values());
         for (chunk, parts) in (0..).zip(&self.parts) {
@@ -120,7 +120,7 @@ impl Draft {
                     Stream::Made(bytes) => bytes,
                 };
                 let bytes = &stream[chunks.range_of(&(*of..*of + 1))];
-                accumulator.add(chunk..chunk + 1, bytes).unwrap();
+                accumulator.add(chunk..chunk + 1, bytes)?;
             }
         }
         let mut stream = accumulator.into_stream().unwrap();
@@ -130,14 +130,14 @@ impl Draft {
         let specs = village.agreements[0].specs().to_vec();
         let agreement =
             ciphergram_he::Agreement::new(specs, vec![self.range], self.max_weight).unwrap();
-        Sum {
+        Ok(Sum {
             contributors: self.listed.clone(),
             job: self.job,
             round: self.round,
             agreement,
             sets: self.sets.clone(),
             stream,
-        }
+        })
     }
 
     /// Does something with the streams of all chunks, or of one.
