@@ -27,7 +27,7 @@ pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, P
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
 use values::any_scheme;
-pub(crate) use values::{AnyScheme, ServerName};
+pub(crate) use values::{AnyScheme, JobRanges, ServerName};
 pub(crate) use vectors::{For, Predict, Scores, Screen};
 
 /// Encrypted gradient sums over reliable datagrams.
@@ -109,7 +109,7 @@ pub(crate) enum Command {
     Job(Job),
     /// Make a node key, for rounds between machines
     Identity(Identity),
-    /// Measure a client's clipping ranges, or merge those of all clients
+    /// Measure a client's clipping ranges, merge those of all clients, or agree on some without showing any
     Ranges(Ranges),
     /// Encrypt a safetensors file
     Encrypt(Encrypt),

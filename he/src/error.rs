@@ -416,6 +416,43 @@ pub enum Error {
     /// The operating system gave no randomness.
     #[error("the operating system gave no randomness")]
     Randomness,
+    /// The operating system gave no memory.
+    #[error("no memory for {what}, which takes {} MB", bytes.div_ceil(1_000_000))]
+    Memory {
+        /// The use that it has.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+
+    // Private ranges.
+    /// A program without the bootstraps that private ranges take.
+    #[error(
+        "this program is built without private ranges: build it with `cargo build --release --features tfhe`"
+    )]
+    WithoutTfhe,
+    /// A job that agrees on ranges, and a key that cannot propose any.
+    #[error("the key has no secret of ranges: make one that has with keygen --ranges-key")]
+    NoRangesSecret,
+    /// A job whose ranges are told, where private ones are asked for.
+    #[error("the job agrees on no private ranges: make one that does with job --ranges agree")]
+    RangesNotPrivate,
+    /// Another ranges key than the job's.
+    #[error("ranges key {found}, but the job's is {expected}: use the one made with its key")]
+    RangesKey {
+        /// The name found.
+        found: String,
+        /// The job's.
+        expected: String,
+    },
+    /// Fewer clients than the rank asks for.
+    #[error("{found} proposals of ranges, which have no {rank}-th largest")]
+    TooFewProposals {
+        /// The number of proposals.
+        found: usize,
+        /// The rank.
+        rank: usize,
+    },
 }
 
 impl Error {

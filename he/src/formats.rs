@@ -4,4 +4,5 @@ pub mod cohorts;
 pub mod contribution;
 pub mod exchange;
 pub mod frame;
+pub mod private_ranges;
 pub mod sum;

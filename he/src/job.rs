@@ -19,6 +19,7 @@ use crate::{
     dp::{self, Mechanism, Noise},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
+    private_ranges::{Levels, MAX_LEVELS, Rank},
     random, text,
 };
 
@@ -41,6 +42,45 @@ pub struct Limits {
     /// The nodes that may take part in rounds over the network, and the one client that each may be, in the
     /// order of their keys; if they are settled.
     pub allow: Option<Vec<AllowedNode>>,
+    /// How clients agree on ranges without showing theirs, if they do: none is settled then.
+    pub private_ranges: Option<PrivateRanges>,
+}
+
+/// How clients agree on ranges without showing theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrivateRanges {
+    /// The rank of the range that is agreed on, among those of a round's clients.
+    pub rank: Rank,
+    /// The number of levels that ranges are told apart in, from the largest range down.
+    pub levels: u8,
+    /// The name of the secret that clients share for it.
+    pub key: KeyId,
+}
+
+impl PrivateRanges {
+    /// Refuses another ranges key than the job's.
+    ///
+    /// # Errors
+    /// [`Error::RangesKey`].
+    pub fn check_key(&self, found: KeyId) -> Result<(), Error> {
+        if found == self.key {
+            return Ok(());
+        }
+        Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
+    }
+
+    /// Returns the rank among as many proposals.
+    ///
+    /// # Errors
+    /// They are fewer.
+    pub(crate) fn rank_among(&self, proposals: usize) -> Result<usize, Error> {
+        let rank = self.rank.among(proposals);
+        if (1..=proposals).contains(&rank) {
+            Ok(rank)
+        } else {
+            Err(Error::TooFewProposals { found: proposals, rank })
+        }
+    }
 }
 
 /// The noise that clients add together: the rest of [`Noise`] follows from the job.
@@ -87,6 +127,7 @@ impl Limits {
             tensors: None,
             noise: None,
             allow: None,
+            private_ranges: None,
         }
     }
 
@@ -142,11 +183,40 @@ impl Limits {
                 ));
             }
         }
+        self.check_private_ranges()?;
         let Some(tensors) = &self.tensors else { return Ok(()) };
         let specs: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
         let ranges = tensors.iter().map(|t| t.range.unwrap_or(0.0)).collect();
         let agreement = Agreement::new(specs, ranges, max_weight)?;
         check_ranges(&agreement, max_range)
+    }
+
+    fn check_private_ranges(&self) -> Result<(), Error> {
+        let Some(PrivateRanges { rank, levels, .. }) = self.private_ranges else { return Ok(()) };
+        let bad = |why: String| Err(Error::Limits { why });
+        let (clients, min_clients) = (self.clients, self.min_clients);
+        if !(1..=MAX_LEVELS).contains(&levels) {
+            return bad(format!("{levels} levels of ranges; choose 1 to {MAX_LEVELS}"));
+        }
+        match rank {
+            Rank::Largest(k) if !(1..=clients).contains(&k) => {
+                return bad(format!("the range of rank {k} among {clients} clients"));
+            }
+            Rank::Largest(k) if k > min_clients => {
+                return bad(format!(
+                    "the range of rank {k}, where a round may have {min_clients} clients only: ask for more \
+                     (--min-clients), or a lower rank"
+                ));
+            }
+            Rank::Largest(_) | Rank::Median => {}
+        }
+        if self.noise.is_some() {
+            return bad("private ranges beside noise, which has one range for all tensors".into());
+        }
+        if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
+            return bad("ranges of tensors that are settled beside private ones".into());
+        }
+        Ok(())
     }
 
     /// Returns the noise that the clients add together, if there is any.
@@ -185,6 +255,12 @@ impl Limits {
             w.prefixed(node.as_bytes());
             w.u8(client.is_some().into());
             w.u16(client.unwrap_or(0));
+        }
+        // Names of jobs of the first version cover nothing more.
+        if let Some(PrivateRanges { rank, levels, key }) = self.private_ranges {
+            w.prefixed(rank.to_string().as_bytes());
+            w.u8(levels);
+            w.bytes(&key.0);
         }
     }
 }
@@ -312,6 +388,22 @@ impl Job {
     #[must_use]
     pub fn noise(&self) -> Option<&Noise> {
         self.noise.as_ref()
+    }
+
+    /// Returns how clients agree on ranges without showing theirs.
+    ///
+    /// # Errors
+    /// They show them: [`Error::RangesNotPrivate`].
+    pub fn private_ranges(&self) -> Result<&PrivateRanges, Error> {
+        self.limits.private_ranges.as_ref().ok_or(Error::RangesNotPrivate)
+    }
+
+    /// Returns the levels that private ranges are told apart in.
+    ///
+    /// # Errors
+    /// As [`private_ranges`](Self::private_ranges).
+    pub fn levels(&self) -> Result<Levels, Error> {
+        Ok(Levels::new(self.private_ranges()?.levels, self.limits.max_range))
     }
 
     /// Returns the range of a tensor, by its place, that the job settles.

@@ -10,6 +10,8 @@
 //! under `ckks-sum`, drawn and kept in the secret file otherwise, where each client gets a file with its own
 //! part of it. Paillier keys without one, of an earlier version or of `pheutil`, still do what one does with raw
 //! ciphertexts.
+//!
+//! A secret of [private ranges](crate::private_ranges), of clients that agree on some, is in the same files.
 
 mod client;
 mod files;
@@ -19,11 +21,11 @@ mod secret;
 
 pub use crate::ids::KeyId;
 pub use client::ClientKey;
-pub use files::{AnyKey, beside, permission_warning, write_folder, write_new};
+pub use files::{AnyKey, RANGES_KEY, beside, permission_warning, write_folder, write_new};
 pub use public::PublicKey;
 pub use secret::SecretKey;
 
-use crate::{Error, tag::TagKey};
+use crate::{Error, private_ranges::RangesSecret, tag::TagKey};
 
 /// A key as a client contributes with it, and the number that it contributes as.
 #[derive(Clone, Copy)]
@@ -50,6 +52,15 @@ impl<'a> KeyRef<'a> {
         match self {
             Self::Client(key) => key.number(),
             Self::Secret(_, number) => number,
+        }
+    }
+
+    /// Returns the secret of private ranges beside it, if there is one.
+    #[must_use]
+    pub fn ranges_secret(self) -> Option<&'a RangesSecret> {
+        match self {
+            Self::Client(key) => key.ranges.as_ref(),
+            Self::Secret(key, _) => key.ranges.as_ref(),
         }
     }
 

@@ -14,6 +14,7 @@
 //! | [`dp`] | discrete Gaussian noise that clients add together, and its accounting |
 //! | `schemes` | the trait of a scheme of sums; [`paillier`] and [`rlwe`], as programs for an engine |
 //! | [`ckks`] | the levelled scheme: vectors to compute with while they are encrypted |
+//! | [`private_ranges`] | ranges that clients agree on without showing theirs |
 //! | [`keys`] | keys and key files |
 //! | [`job`] | the limits that clients agree on, and the terms of a round within them |
 //! | `tag` | tags in heads of chunks, which show that a sum is what its contributors sealed |
@@ -48,6 +49,7 @@ pub mod keys;
 mod ledger;
 pub mod mod_arith;
 pub mod params;
+pub mod private_ranges;
 pub mod random;
 mod schemes;
 mod spread;
@@ -61,7 +63,13 @@ pub mod versions;
 pub use codec::{Agreement, Quantised};
 pub use contributors::{Contributor, ContributorSet};
 pub use error::Error;
-pub use formats::{cohorts::Cohort, contribution::Contribution, exchange, frame, sum::Sum};
+pub use formats::{
+    cohorts::Cohort,
+    contribution::Contribution,
+    exchange, frame,
+    private_ranges::{AgreedRanges, RangesProposal},
+    sum::Sum,
+};
 pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
 pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};

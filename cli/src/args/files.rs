@@ -15,9 +15,25 @@ pub(crate) struct Ranges {
     /// File to write the ranges to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Merge the ranges files given, instead of measuring tensors
-    #[arg(long, conflicts_with_all = ["weight", "policy", "bits", "integers"])]
+    /// Merge the ranges files given, instead of measuring tensors; with --key, the proposals given, to ranges that
+    /// only clients can open
+    #[arg(long, conflicts_with_all = ["weight", "policy", "bits", "integers", "agree", "open"])]
     pub(crate) merge: bool,
+    /// Write an encrypted proposal of the ranges that are measured, for a job that agrees on private ranges
+    #[arg(long, requires = "key", conflicts_with_all = ["weight", "open"])]
+    pub(crate) agree: bool,
+    /// Open the ranges that were agreed
+    #[arg(long, requires = "key", conflicts_with_all = ["weight", "policy", "bits", "integers"])]
+    pub(crate) open: bool,
+    /// With --agree and --open the client's key, with --merge ranges-evaluation.cgk
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The job, with --key [default: job.json beside the key or, for a key in clients/, in the folder above]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) job: Option<PathBuf>,
+    /// With --agree, this client's number, from 0; a client's own key knows it
+    #[arg(long, requires = "agree")]
+    pub(crate) client: Option<u16>,
     /// This client's largest weight, an integer from 1 [default: 1]
     #[arg(long, value_parser = weight)]
     pub(crate) weight: Option<u64>,
@@ -30,7 +46,7 @@ pub(crate) struct Ranges {
     pub(crate) bits: u32,
     #[command(flatten)]
     pub(crate) integers: IntegersChoice,
-    /// A safetensors file; with --merge, ranges files
+    /// A safetensors file; with --merge, ranges files or proposals; with --open, agreed ranges
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Report as JSON

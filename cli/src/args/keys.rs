@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use ciphergram_he::ckks::Rotation;
+use ciphergram_he::{ckks::Rotation, private_ranges::MAX_LEVELS};
 use clap::{Args, Subcommand};
 
-use super::{IntegersChoice, Set, values::clip};
+use super::{
+    IntegersChoice, Set,
+    values::{JobRanges, clip, job_ranges},
+};
 
 #[derive(Args)]
 pub(crate) struct Keygen {
@@ -15,6 +18,10 @@ pub(crate) struct Keygen {
     /// takes), conjugate, matrix:ROWSxCOLUMNS (of a product by such a matrix), or numbers of slots
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) rotations: Vec<Rotation>,
+    /// Also draw a secret with which clients agree on ranges without showing theirs, and write ranges-evaluation.cgk,
+    /// which the aggregator does it with (30 MB)
+    #[arg(long)]
+    pub(crate) ranges_key: bool,
     /// Folder for public.json, secret.json, clients/NUMBER.json where clients have keys of their own, a
     /// job.json, and node keys for rounds on this machine; no file is overwritten
     #[arg(long, value_name = "FOLDER")]
@@ -94,11 +101,15 @@ pub(crate) struct Job {
     /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
     #[arg(long, value_parser = clip)]
     pub(crate) max_range: Option<f64>,
-    /// Settle the tensors and ranges of this ranges file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ranges: Option<PathBuf>,
+    /// Settle the tensors and ranges of this ranges file; or agree on private ones, of which agree:K takes the K-th
+    /// largest of a round's clients, agree:median the middle, agree the second largest from four clients on
+    #[arg(long, value_name = "FILE|agree[:K]", value_parser = job_ranges)]
+    pub(crate) ranges: Option<JobRanges>,
+    /// Levels that private ranges are told apart in, powers of two from the largest range down [default: 32]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LEVELS)))]
+    pub(crate) levels: Option<u8>,
     /// Settle the tensors of this safetensors file, but not their ranges
-    #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) layout: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) integers: IntegersChoice,

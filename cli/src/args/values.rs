@@ -1,12 +1,13 @@
 //! Values of options, parsed.
 
-use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
+use std::{fmt, num::NonZeroU64, path::PathBuf, str::FromStr, time::Duration};
 
 use ciphergram_he::{
     Scheme,
     ckks::{CkksError, Preset},
     codec::Policy,
     error::ParameterError,
+    private_ranges::Rank,
 };
 use ciphergram_nic::{
     faults::MILLION,
@@ -62,6 +63,23 @@ pub(super) fn any_scheme(text: &str) -> Result<AnyScheme, String> {
         let names = Preset::ALL.map(|preset| preset.to_string()).join(", ");
         levelled.map_err(|_: CkksError| format!("{why}, {names}"))
     })
+}
+
+/// The ranges of a job as typed.
+#[derive(Clone)]
+pub(crate) enum JobRanges {
+    /// Those of a file.
+    Settled(PathBuf),
+    /// Private ones of this rank, or of the usual one.
+    Agreed(Option<Rank>),
+}
+
+pub(super) fn job_ranges(text: &str) -> Result<JobRanges, String> {
+    match text.split_once(':') {
+        None if text == "agree" => Ok(JobRanges::Agreed(None)),
+        Some(("agree", rank)) => Ok(JobRanges::Agreed(Some(rank.parse()?))),
+        _ => Ok(JobRanges::Settled(text.into())),
+    }
 }
 
 pub(super) fn weight(text: &str) -> Result<u64, String> {

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec, ckks,
+    AgreedRanges, Agreement, AnyKey, Contribution, Error, Job, Parameters, RangesProposal, Sum,
+    TensorSpec, ckks,
     codec::RangesFile,
     frame::{self, Frame},
     keys::permission_warning,
@@ -105,6 +106,26 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("fewest_contributors", sum.fewest_contributors());
             (sum.agreement, sum.stream)
         }
+        frame::Kind::RangesProposal => {
+            let proposal = RangesProposal::from_frame(&frame)?;
+            found.add_same("job", proposal.job().to_string());
+            found.add_same("client", proposal.number());
+            found.add("levels", proposal.levels(), format!("{} of each range", proposal.levels()));
+            unopened(proposal.specs(), found);
+            return Ok(());
+        }
+        frame::Kind::AgreedRanges => {
+            let agreed = AgreedRanges::from_frame(&frame)?;
+            found.add_same("job", agreed.job().to_string());
+            let clients: Vec<_> = agreed.proposers().iter().map(|c| c.number).collect();
+            found.add("clients_agreed", clients.clone(), format!("{clients:?}"));
+            unopened(agreed.specs(), found);
+            return Ok(());
+        }
+        frame::Kind::RangesKey => {
+            found.add("bytes", bytes.len(), format!("{:.0} MB", bytes.len() as f64 / 1e6));
+            return Ok(());
+        }
         frame::Kind::Announcement
         | frame::Kind::RoundTerms
         | frame::Kind::Vector
@@ -120,6 +141,17 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
         found.json.insert("ciphertexts".into(), stream.chunks(each).map(hex).collect());
     }
     Ok(())
+}
+
+/// Describes tensors whose ranges are encrypted.
+fn unopened(specs: &[TensorSpec], found: &mut Findings) {
+    let mut list = vec![];
+    for TensorSpec { name, dtype, shape } in specs {
+        let dtype = dtype.name();
+        found.lines.push(format!("tensor           {name:?} {dtype} {shape:?}"));
+        list.push(json!({ "name": name, "dtype": dtype, "shape": shape }));
+    }
+    found.json.insert("tensors".into(), list.into());
 }
 
 fn describe_parameters(p: &Parameters, found: &mut Findings) {
@@ -197,6 +229,12 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
     if let Value::Object(noise) = &content["noise"] {
         let words = format!("sigma {} at clip {}", noise["sigma"], noise["clip"]);
         found.add("noise", noise.clone(), words);
+    }
+    if let Value::Object(private) = &content["private_ranges"] {
+        let (rank, levels) = (&private["rank"], &private["levels"]);
+        let rank = rank.as_str().unwrap_or_default();
+        let words = format!("agreed without showing them: rank {rank}, in {levels} levels");
+        found.add("private_ranges", private.clone(), words);
     }
     for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {
         let count = content[name].as_array().map_or(0, Vec::len);

@@ -1,14 +1,15 @@
 //! `ciphergram job`.
 
 use ciphergram_he::{
-    Limits,
-    job::{AllowedNode, NoiseLimits, SettledTensor},
+    AnyKey, Error, Limits,
+    job::{AllowedNode, NoiseLimits, PrivateRanges, SettledTensor},
+    private_ranges::{MAX_LEVELS, RangesSecret, Rank},
 };
 use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
 
 use crate::{
-    args::Job,
+    args::{Job, JobRanges},
     failure::Failure,
     files,
     report::{self, report, shown},
@@ -21,7 +22,15 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let clients = args.clients.unwrap_or(defaults.clients);
     let mut max_weight = args.max_weight;
     let (mut tensors, mut kept) = (None, None);
-    if let Some(path) = &args.ranges {
+    let settled = match &args.ranges {
+        Some(JobRanges::Settled(path)) => Some(path),
+        Some(JobRanges::Agreed(_)) | None => None,
+    };
+    if settled.is_some() && args.layout.is_some() {
+        let text = "--layout settles tensors, and so does a file of --ranges: choose one";
+        return Err(Failure::Misuse(text.into()));
+    }
+    if let Some(path) = settled {
         let agreement =
             files::read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?;
         max_weight = max_weight.or(Some(agreement.max_weight()));
@@ -49,6 +58,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         tensors,
         noise,
         allow,
+        private_ranges: private_ranges(args, &key, clients)?,
     };
     if let (Some(noise), None) = (limits.noise()?, args.max_range) {
         limits.max_range = limits.max_range.max(noise.range());
@@ -63,6 +73,14 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
             limits.min_clients, limits.max_weight, limits.max_range
         ),
     ];
+    if let Ok(PrivateRanges { rank, levels, .. }) = job.private_ranges() {
+        lines.push(match rank {
+            Rank::Largest(k) => format!(
+                "ranges are agreed in private, in {levels} levels: of rank {k}, the largest being 1"
+            ),
+            Rank::Median => format!("ranges are agreed in private, in {levels} levels: the median"),
+        });
+    }
     if let Some(noise) = job.noise() {
         lines
             .push(format!("one range of {} for all tensors, and noise in each sum", noise.range()));
@@ -70,4 +88,28 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     lines.extend(kept);
     let content: Value = serde_json::from_str(&job.to_json()?)?;
     report(args.json, &json!({"out": shown(&args.out), "id": id, "job": content}), &lines)
+}
+
+/// Returns how ranges are agreed on, if they are: by the secret in a client's key.
+fn private_ranges(
+    args: &Job,
+    key: &AnyKey,
+    clients: u16,
+) -> Result<Option<PrivateRanges>, Failure> {
+    let Some(JobRanges::Agreed(rank)) = args.ranges else {
+        return match args.levels {
+            Some(_) => Err(Failure::Misuse("--levels is for --ranges agree".into())),
+            None => Ok(None),
+        };
+    };
+    let secret = match key {
+        AnyKey::Public(_) => Err(Error::KeyKind {
+            found: "public",
+            needed: "a job that agrees on private ranges names their secret: give it keys/secret.json",
+        }),
+        private => private.ranges_secret().ok_or(Error::NoRangesSecret),
+    };
+    let key = secret.map(RangesSecret::id).map_err(|e| e.within(args.key.display()))?;
+    let levels = args.levels.unwrap_or(MAX_LEVELS);
+    Ok(Some(PrivateRanges { rank: rank.unwrap_or(Rank::usual(clients)), levels, key }))
 }

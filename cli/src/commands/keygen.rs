@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use ciphergram_he::{
-    Error, Job, Limits, PublicKey, Scheme, SecretKey, keys::write_folder, params::Literal,
+    Error, Job, Limits, PublicKey, Scheme, SecretKey,
+    keys::{RANGES_KEY, write_folder},
+    params::Literal,
+    private_ranges::{HAS_BOOTSTRAPS, RangesSecret},
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
 use serde_json::{Value, json};
@@ -11,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{AnyScheme, Keygen},
     commands::vectors,
-    failure::Failure,
+    failure::{Failure, at},
     files,
     progress::Progress,
     report::{report, shown, warn},
@@ -24,17 +27,24 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     let scheme = match args.set.scheme {
         AnyScheme::Levelled(preset) => {
             vectors::refuse(&args.set.of_sums(), preset.name())?;
+            vectors::refuse(&[("--ranges-key", args.ranges_key)], preset.name())?;
             return vectors::keygen(args, preset);
         }
         AnyScheme::Sums(scheme) => scheme,
     };
     vectors::refuse(&[("--rotations", !args.rotations.is_empty())], scheme.name())?;
+    if args.ranges_key && !HAS_BOOTSTRAPS {
+        return Err(Error::WithoutTfhe.into());
+    }
     refuse_existing(&args.out)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
     let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
     let progress =
         Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
-    let key = SecretKey::generate(literal)?;
+    let mut key = SecretKey::generate(literal)?;
+    if args.ranges_key || former.as_ref().is_some_and(|f| f.limits.private_ranges.is_some()) {
+        key = key.with_ranges_secret(RangesSecret::draw()?);
+    }
     drop(progress);
     if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
@@ -52,7 +62,7 @@ pub(crate) fn refuse_existing(out: &Path) -> Result<(), Failure> {
     if out.exists() && !out.is_dir() {
         return Err(Failure::Work(format!("{}: is no folder", out.display())));
     }
-    let own = FILES.map(|name| out.join(name));
+    let own: Vec<_> = FILES.iter().chain([&RANGES_KEY]).map(|name| out.join(name)).collect();
     let nodes = LocalNodes::of_folder(out);
     match own.iter().map(PathBuf::as_path).chain(nodes.all()).find(|path| path.exists()) {
         Some(path) => Err(Error::Exists { path: path.into() }.into()),
@@ -117,7 +127,7 @@ pub(crate) fn write(
     former: Option<&Former<'_>>,
 ) -> Result<(Value, Vec<String>), Failure> {
     files::fill(out, |folder| write_files(key, folder, former))?;
-    Ok(describe(key, out))
+    describe(key, out)
 }
 
 /// Writes all files of a key into a folder, with a job and node keys for this machine: those of the key that it
@@ -127,8 +137,11 @@ pub(crate) fn write_files(
     folder: &Path,
     former: Option<&Former<'_>>,
 ) -> Result<(), Failure> {
-    let limits =
+    let mut limits =
         former.map_or_else(|| Limits::of_key(key.public()), |former| former.limits.clone());
+    if let (Some(private), Some(secret)) = (&mut limits.private_ranges, key.ranges_secret()) {
+        private.key = secret.id();
+    }
     write_folder(key, &Job::new(key.public(), limits)?, folder)?;
     let nodes = LocalNodes::of_folder(folder);
     match former.filter(|former| !former.renew_nodes) {
@@ -138,12 +151,12 @@ pub(crate) fn write_files(
     Ok(())
 }
 
-fn describe(key: &SecretKey, out: &Path) -> (Value, Vec<String>) {
+fn describe(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>), Failure> {
     let [public, secret, clients, job] = FILES.map(|name| out.join(name));
     let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
     let encrypts = key.public().encrypts();
     let id = key.public().id().to_string();
-    let value = json!({
+    let mut value = json!({
         "scheme": scheme.name(), "clients": count, "bits": bits, "key_id": id,
         "public": shown(&public), "secret": shown(&secret), "job": shown(&job),
         "client_keys": encrypts.then(|| shown(&clients)),
@@ -161,9 +174,18 @@ fn describe(key: &SecretKey, out: &Path) -> (Value, Vec<String>) {
             clients.display()
         ));
     }
+    if key.ranges_secret().is_some() {
+        let path = out.join(RANGES_KEY);
+        let megabytes = std::fs::metadata(&path).map_err(at(&path))?.len() as f64 / 1e6;
+        lines.push(format!(
+            "{}  for the aggregator, which agrees on private ranges with it: {megabytes:.0} MB",
+            path.display()
+        ));
+        value["ranges_key"] = shown(&path).into();
+    }
     lines.push(format!("{}  for all of them: the limits of a round", job.display()));
     lines.push(
         "and node keys, with which serve and join authenticate each other on this machine".into(),
     );
-    (value, lines)
+    Ok((value, lines))
 }

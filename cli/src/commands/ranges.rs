@@ -1,10 +1,15 @@
 //! `ciphergram ranges`.
 
-use ciphergram_he::codec::RangesFile;
+use std::{path::Path, time::Instant};
+
+use ciphergram_he::{
+    AgreedRanges, Error, Job, PublicKey, RangesProposal, codec::RangesFile, keys::beside,
+    private_ranges::RangesEvaluationKey,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    args::Ranges,
+    args::{Agreed, Ranges},
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
@@ -12,15 +17,46 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
-    let inputs = args.inputs.iter().map(Some).collect::<Vec<_>>();
-    let mut out = Output::create(&args.out, Kind::Ranges, &named(&inputs))?;
+    let inputs = args.inputs.iter().chain(&args.key).chain(&args.job).map(Some);
+    let inputs: Vec<_> = inputs.collect();
+    let kind = match (&args.key, args.agree, args.merge) {
+        (Some(_), true, _) => Kind::RangesProposal,
+        (Some(_), _, true) => Kind::AgreedRanges,
+        (Some(_), _, _) if !args.open => {
+            let text = "--key is for private ranges: say --agree, --merge or --open";
+            return Err(Failure::Misuse(text.into()));
+        }
+        _ => Kind::Ranges,
+    };
+    let mut out = Output::create(&args.out, kind, &named(&inputs))?;
     let progress = Progress::new(args.json, "reading tensors");
-    let (ranges, (kept, kept_words)) =
-        if args.merge { (merge(args)?, (json!([]), None)) } else { measure(args)? };
+    let found = match &args.key {
+        None if args.merge => in_clear(args, &merge(args)?, (json!([]), None))?,
+        None => measure(args)?,
+        Some(key) if args.agree => propose(args, key)?,
+        Some(key) if args.merge => agree(args, key, &progress)?,
+        Some(key) => open(args, key)?,
+    };
     drop(progress);
-    let text = ranges.to_json()?;
-    out.put(format!("{text}\n").as_bytes())?;
+    out.put(&found.bytes)?;
     out.commit()?;
+    report(args.json, &found.json, &found.lines)
+}
+
+/// The bytes of the file, and the report.
+struct Found {
+    bytes: Vec<u8>,
+    json: Value,
+    lines: Vec<String>,
+}
+
+/// Returns a ranges file, and what is kept out of it, for JSON and for people.
+fn in_clear(
+    args: &Ranges,
+    ranges: &RangesFile,
+    (kept, kept_words): (Value, Option<String>),
+) -> Result<Found, Failure> {
+    let text = ranges.to_json()?;
     let agreement = ranges.agreement()?;
     let lines = kept_words.into_iter().chain([format!(
         "{}: ranges of {} tensors, {} values, largest weight {}",
@@ -29,23 +65,25 @@ pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
         agreement.values(),
         agreement.max_weight()
     )]);
-    let lines: Vec<_> = lines.collect();
     let content: Value = serde_json::from_str(&text)?;
-    report(args.json, &json!({"out": shown(&args.out), "ranges": content, "kept": kept}), &lines)
+    let json = json!({"out": shown(&args.out), "ranges": content, "kept": kept});
+    Ok(Found { bytes: format!("{text}\n").into_bytes(), json, lines: lines.collect() })
 }
 
-/// A ranges file, and what is kept out of it, for JSON and for people.
-type Measured = (RangesFile, (Value, Option<String>));
+/// Returns the one input of a command that takes `what`.
+fn only<'a>(args: &'a Ranges, what: &str) -> Result<&'a Path, Failure> {
+    match &args.inputs[..] {
+        [input] => Ok(input),
+        _ => Err(Failure::Misuse(format!("ranges takes {what}"))),
+    }
+}
 
-fn measure(args: &Ranges) -> Result<Measured, Failure> {
-    let [input] = &args.inputs[..] else {
-        let text = "ranges takes one safetensors file, or ranges files with --merge";
-        return Err(Failure::Misuse(text.into()));
-    };
+fn measure(args: &Ranges) -> Result<Found, Failure> {
+    let input = only(args, "one safetensors file, or ranges files with --merge")?;
     let update = files::read_update(input, args.integers.policy())?;
     let policy = args.policy.at_bits(args.bits);
     let measured = RangesFile::measure(&update, policy, args.weight.unwrap_or(1));
-    Ok((measured.map_err(|e| e.within(input.display()))?, kept(&update)))
+    in_clear(args, &measured.map_err(|e| e.within(input.display()))?, kept(&update))
 }
 
 fn merge(args: &Ranges) -> Result<RangesFile, Failure> {
@@ -56,4 +94,82 @@ fn merge(args: &Ranges) -> Result<RangesFile, Failure> {
         merged = Some(RangesFile::merge(&all).map_err(|e| e.within(path.display()))?);
     }
     merged.ok_or_else(|| Failure::Misuse("nothing to merge".into()))
+}
+
+/// Reads the job of private ranges.
+fn read_job(args: &Ranges, path: &Path, key: &PublicKey) -> Result<Job, Failure> {
+    let agreed = Agreed { key: path.into(), job: args.job.clone() };
+    files::read_job(&agreed, key)
+}
+
+fn propose(args: &Ranges, path: &Path) -> Result<Found, Failure> {
+    let input = only(args, "one safetensors file with --agree")?;
+    let key = files::read_key(path)?;
+    let client = key.as_client(args.client).map_err(|e| e.within(path.display()))?;
+    let job = read_job(args, path, key.public())?;
+    let update = files::read_update(input, args.integers.policy())?;
+    let policy = args.policy.at_bits(args.bits);
+    let proposal = RangesProposal::new(client, &job, &update, policy);
+    let proposal = proposal.map_err(|e| match e {
+        Error::NoRangesSecret => e.within(path.display()),
+        e => e.within(input.display()),
+    })?;
+    let bytes = proposal.to_bytes(key.public());
+    let (tensors, levels, number) = (proposal.specs().len(), proposal.levels(), proposal.number());
+    let (kept, kept_words) = kept(&update);
+    let lines = kept_words.into_iter().chain([format!(
+        "{}: proposal of client {number}, {tensors} ranges in {levels} levels, encrypted; {} bytes",
+        args.out.display(),
+        bytes.len()
+    )]);
+    let lines = lines.collect();
+    let json = json!({
+        "out": shown(&args.out), "client": number, "tensors": tensors, "levels": levels,
+        "bytes": bytes.len(), "kept": kept,
+    });
+    Ok(Found { bytes, json, lines })
+}
+
+fn agree(args: &Ranges, path: &Path, progress: &Progress) -> Result<Found, Failure> {
+    let key = PublicKey::load(&beside(path, "public.json"))?;
+    let job = read_job(args, path, &key)?;
+    let read = |path: &std::path::PathBuf| {
+        let proposal = RangesProposal::from_bytes(&files::read(path)?, &key);
+        let checked = proposal.and_then(|proposal| proposal.check(&job).map(|()| proposal));
+        checked.map_err(|e| Failure::from(e.within(path.display())))
+    };
+    let proposals = args.inputs.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    progress.say("opening the evaluation key");
+    let evaluation = RangesEvaluationKey::from_bytes(&files::read(path)?, &key);
+    let evaluation = evaluation.map_err(|e| e.within(path.display()))?;
+    let levels = proposals.iter().map(|p| p.specs().len() * usize::from(p.levels())).max();
+    progress.say("comparing encrypted ranges");
+    let clock = Instant::now();
+    let counter = progress.counter(levels.unwrap_or(0) as u64);
+    let agreed = AgreedRanges::find(&evaluation, &job, &proposals, &counter)?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let bytes = agreed.to_bytes(&key);
+    let (clients, tensors) = (proposals.len(), agreed.specs().len());
+    let lines = vec![format!(
+        "{}: ranges of {tensors} tensors, agreed by {clients} clients, encrypted; {} bytes, {seconds:.1} s",
+        args.out.display(),
+        bytes.len()
+    )];
+    let json = json!({
+        "out": shown(&args.out), "clients": clients, "tensors": tensors, "bytes": bytes.len(),
+        "seconds": seconds,
+    });
+    Ok(Found { bytes, json, lines })
+}
+
+fn open(args: &Ranges, path: &Path) -> Result<Found, Failure> {
+    let input = only(args, "one file of agreed ranges with --open")?;
+    let key = files::read_key(path)?;
+    let job = read_job(args, path, key.public())?;
+    let secret = key.ranges_secret().ok_or(Error::NoRangesSecret);
+    let secret = secret.map_err(|e| e.within(path.display()))?;
+    let agreed = AgreedRanges::from_bytes(&files::read(input)?, key.public());
+    let agreement = agreed.and_then(|agreed| agreed.open(secret, &job));
+    let agreement = agreement.map_err(|e| e.within(input.display()))?;
+    in_clear(args, &RangesFile::from_agreement(&agreement), (json!([]), None))
 }

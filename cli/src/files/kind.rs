@@ -33,6 +33,12 @@ pub(crate) enum Kind {
     Weights,
     /// Clipping ranges.
     Ranges,
+    /// A client's encrypted ranges.
+    RangesProposal,
+    /// Ranges that are agreed, encrypted.
+    AgreedRanges,
+    /// The key that they are agreed with.
+    RangesKey,
     /// Figures of a command, as JSON.
     Report,
     /// The cohorts of a mean, as JSON.
@@ -72,6 +78,9 @@ impl Kind {
             Self::EvaluationKey => "an evaluation key",
             Self::Weights => "weights (JSON)",
             Self::Ranges => "ranges",
+            Self::RangesProposal => "a proposal of ranges",
+            Self::AgreedRanges => "agreed ranges, encrypted",
+            Self::RangesKey => "an evaluation key of ranges",
             Self::Report => "a report (JSON)",
             Self::Cohorts => "cohorts (JSON)",
             Self::Capture => "a capture (pcap)",
@@ -117,6 +126,9 @@ impl Kind {
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 2, ..] => Self::Sum,
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 5, ..] => Self::Vector,
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 6, ..] => Self::EvaluationKey,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 7, ..] => Self::RangesProposal,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 8, ..] => Self::AgreedRanges,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 9, ..] => Self::RangesKey,
             // The length of the header, which is a JSON object.
             [_, _, _, _, _, 0, 0, 0, b'{', ..] => Self::Tensors,
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Self::Picture,

@@ -46,16 +46,25 @@ pub enum Kind {
     Vector = 5,
     /// Keys to compute with.
     EvaluationKey = 6,
+    /// One client's encrypted ranges.
+    RangesProposal = 7,
+    /// The encrypted ranges that are agreed.
+    AgreedRanges = 8,
+    /// The key that ranges are agreed with.
+    RangesKey = 9,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Contribution,
         Self::Sum,
         Self::Announcement,
         Self::RoundTerms,
         Self::Vector,
         Self::EvaluationKey,
+        Self::RangesProposal,
+        Self::AgreedRanges,
+        Self::RangesKey,
     ];
 
     /// Returns the name for people.
@@ -68,6 +77,9 @@ impl Kind {
             Self::RoundTerms => "round terms",
             Self::Vector => "vector",
             Self::EvaluationKey => "evaluation key",
+            Self::RangesProposal => "proposal of ranges",
+            Self::AgreedRanges => "file of agreed ranges",
+            Self::RangesKey => "evaluation key of ranges",
         }
     }
 }

@@ -2,16 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AllowedNode, Job, Limits, NoiseLimits, SettledTensor, name};
+use super::{AllowedNode, Job, Limits, NoiseLimits, PrivateRanges, SettledTensor, name};
 use crate::{
     Error, PublicKey, TensorSpec,
     ids::{JobId, KeyId, hex, parse_hex16},
+    private_ranges::Rank,
     tensors::Dtype,
     versions,
 };
 
 const KIND: &str = "ciphergram-job";
-const VERSION: u32 = 1;
+/// The first version has no private ranges; a job without any is still of that.
+const VERSION: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,16 @@ struct JobJson {
     noise: Option<NoiseJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     allow: Option<Vec<NodeJson>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    private_ranges: Option<PrivateRangesJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrivateRangesJson {
+    rank: String,
+    levels: u8,
+    key_id: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,7 +69,7 @@ struct NodeJson {
     client: Option<u16>,
 }
 
-fn invalid(why: impl Into<String>) -> Error {
+fn invalid<S: Into<String>>(why: S) -> Error {
     Error::Json { what: "job", why: why.into() }
 }
 
@@ -67,8 +79,21 @@ impl Job {
     /// # Errors
     /// The JSON library's, which these types do not cause.
     pub fn to_json(&self) -> Result<String, Error> {
-        let Limits { clients, min_clients, max_weight, max_range, tensors, noise, allow } =
-            &self.limits;
+        let Limits {
+            clients,
+            min_clients,
+            max_weight,
+            max_range,
+            tensors,
+            noise,
+            allow,
+            private_ranges,
+        } = &self.limits;
+        let private = |PrivateRanges { rank, levels, key }| PrivateRangesJson {
+            rank: Rank::to_string(&rank),
+            levels,
+            key_id: KeyId::to_string(&key),
+        };
         let tensor = |SettledTensor { spec, range }: &SettledTensor| {
             let (name, dtype) = (spec.name.clone(), spec.dtype.name().into());
             TensorJson { name, dtype, shape: spec.shape.clone(), range: *range }
@@ -79,7 +104,7 @@ impl Job {
         };
         let file = JobJson {
             kind: KIND.into(),
-            version: VERSION,
+            version: if private_ranges.is_some() { VERSION } else { 1 },
             nonce: hex(&self.nonce),
             key_id: self.key.to_string(),
             clients: *clients,
@@ -89,6 +114,7 @@ impl Job {
             tensors: tensors.as_ref().map(|all| all.iter().map(tensor).collect()),
             noise: noise.map(|NoiseLimits { sigma, clip }| NoiseJson { sigma, clip }),
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
+            private_ranges: private_ranges.map(private),
         };
         serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
     }
@@ -124,6 +150,10 @@ impl Job {
         };
         let tensors = file.tensors.map(|all| all.into_iter().map(tensor).collect());
         let node = |NodeJson { node, client }| AllowedNode { node, client };
+        let private = |PrivateRangesJson { rank, levels, key_id }| {
+            let (rank, key) = (rank.parse().map_err(invalid::<String>)?, KeyId(id(&key_id)?));
+            Ok::<_, Error>(PrivateRanges { rank, levels, key })
+        };
         let limits = Limits {
             clients: file.clients,
             min_clients: file.min_clients,
@@ -132,6 +162,7 @@ impl Job {
             tensors: tensors.transpose()?,
             noise: file.noise.map(|NoiseJson { sigma, clip }| NoiseLimits { sigma, clip }),
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
+            private_ranges: file.private_ranges.map(private).transpose()?,
         };
         Ok((id(&file.nonce)?, KeyId(id(&file.key_id)?), limits))
     }

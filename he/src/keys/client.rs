@@ -1,13 +1,14 @@
 //! The key of one client, where clients do not share the secret one.
 
 use super::{PublicKey, SecretKey};
-use crate::{Error, tag::TagKey};
+use crate::{Error, private_ranges::RangesSecret, tag::TagKey};
 
 /// A key that encrypts the updates of one client, and opens nothing: the public half of a key, the client's
 /// number, and the part of the sum key that its tags are made with.
 pub struct ClientKey {
     pub(super) public: PublicKey,
     pub(super) tag: TagKey,
+    pub(super) ranges: Option<RangesSecret>,
 }
 
 impl ClientKey {
@@ -31,7 +32,8 @@ impl SecretKey {
     /// The key has no sum key, admits no such client, or belongs to a scheme whose public half does not encrypt.
     pub fn client_key(&self, number: u16) -> Result<ClientKey, Error> {
         self.public.encryption()?;
-        Ok(ClientKey { public: self.public.clone(), tag: self.tag_key(number)? })
+        let (public, ranges) = (self.public.clone(), self.ranges.clone());
+        Ok(ClientKey { public, tag: self.tag_key(number)?, ranges })
     }
 
     /// Derives what client `number` tags with.

@@ -7,7 +7,11 @@ use std::{
 };
 
 use super::{ClientKey, KeyRef, PublicKey, SecretKey, json};
-use crate::{Error, Job, text};
+use crate::{
+    Error, Job,
+    private_ranges::{RangesEvaluationKey, RangesSecret},
+    text,
+};
 
 impl PublicKey {
     /// Reads a key file.
@@ -120,6 +124,16 @@ impl AnyKey {
         }
     }
 
+    /// Returns the secret of private ranges beside it, if there is one.
+    #[must_use]
+    pub fn ranges_secret(&self) -> Option<&RangesSecret> {
+        match self {
+            Self::Public(_) => None,
+            Self::Client(key, _) => KeyRef::Client(key).ranges_secret(),
+            Self::Secret(key, _) => key.ranges_secret(),
+        }
+    }
+
     /// Returns it as a client contributes with it; `number` says as which one, and may be left out where the
     /// key does.
     ///
@@ -189,11 +203,15 @@ pub fn beside(key: &Path, name: &str) -> PathBuf {
     if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 
-/// Writes the files of a key and its job into a folder: `secret.json`, `public.json`, `job.json`, and, if its clients
-/// have keys of their own, those in `clients/`.
+/// The name of the evaluation key of private ranges, beside that of the aggregator.
+pub const RANGES_KEY: &str = "ranges-evaluation.cgk";
+
+/// Writes the files of a key and its job into a folder: `secret.json`, `public.json`, `job.json`, if its clients have
+/// keys of their own, those in `clients/`, and [`RANGES_KEY`] if it has a secret of private ranges.
 ///
 /// # Errors
-/// A file exists or cannot be written; the job is of another key.
+/// A file exists or cannot be written; the job is of another key; a secret of private ranges, and this is built without
+/// `tfhe`.
 pub fn write_folder(key: &SecretKey, job: &Job, folder: &Path) -> Result<(), Error> {
     job.check_key(key.public())?;
     key.save(&folder.join("secret.json"))?;
@@ -204,6 +222,10 @@ pub fn write_folder(key: &SecretKey, job: &Job, folder: &Path) -> Result<(), Err
         for number in 0..key.public().parameters().clients() as u16 {
             key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
         }
+    }
+    if let Some(secret) = key.ranges_secret() {
+        let evaluation = RangesEvaluationKey::generate(secret, key.public())?;
+        write_new(&folder.join(RANGES_KEY), &evaluation, 0o644)?;
     }
     job.save(&folder.join("job.json"))
 }

@@ -15,6 +15,7 @@ use crate::{
     ids::{KeyId, hex, parse_hex16},
     paillier::{PaillierModulus, PaillierSecret},
     params::{FamilyParameters, Literal},
+    private_ranges::RangesSecret,
     schemes::rlwe::asymmetric,
     tag::{SumKey, TagKey},
     versions,
@@ -78,6 +79,9 @@ struct SecretJson {
     /// Where no seed tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sum_key: Option<String>,
+    /// The seed of a secret of private ranges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ranges_secret: Option<String>,
     #[zeroize(skip)]
     #[serde(rename = "pub")]
     public: PublicJson,
@@ -102,6 +106,9 @@ struct ClientPart {
     number: u16,
     coefficients: String,
     pads: String,
+    /// The seed of a secret of private ranges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ranges_secret: Option<String>,
 }
 
 fn invalid(why: impl Into<String>) -> Error {
@@ -192,6 +199,7 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         q: None,
         seed: None,
         sum_key: None,
+        ranges_secret: key.ranges.as_ref().map(|ranges| encode_seed(ranges.seed())),
         // The seed tells both polynomials, so they are not there twice.
         public: PublicJson { a: None, b: None, ..public_json(&key.public) },
         kid: format!("Ciphergram {scheme} secret key {id}"),
@@ -233,6 +241,7 @@ pub(super) fn write_client(key: &ClientKey) -> Result<Zeroizing<String>, Error> 
             number: *number,
             coefficients: encode_seed(coefficients),
             pads: encode_seed(pads),
+            ranges_secret: key.ranges.as_ref().map(|ranges| encode_seed(ranges.seed())),
         },
         public,
         kid: format!("Ciphergram {scheme} key of client {number} {id}"),
@@ -372,7 +381,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         }
         let key = SecretKey::of_factors(parameters, secret, sum_key(file)?);
         check_id(&file.public, key.public.clone())?;
-        return Ok(key);
+        return Ok(SecretKey { ranges: ranges_secret(&file.ranges_secret)?, ..key });
     }
     check_rlwe_kty(&file.kty)?;
     refuse_polynomials(&file.public)?;
@@ -383,7 +392,13 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     if key.sum_key.is_some() {
         check_id(&file.public, key.public.clone())?;
     }
-    Ok(key)
+    Ok(SecretKey { ranges: ranges_secret(&file.ranges_secret)?, ..key })
+}
+
+/// Reads the secret of private ranges, if the file has one.
+fn ranges_secret(text: &Option<String>) -> Result<Option<RangesSecret>, Error> {
+    let seed = text.as_deref().map(|text| decode_seed(Some(text), "the secret of ranges"));
+    Ok(seed.transpose()?.map(RangesSecret::of_seed))
 }
 
 /// Reads the sum key, if the file has one.
@@ -398,7 +413,7 @@ fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
         return Err(invalid("its public key is of another type"));
     }
     let decode = |text: &str, what| decode_seed(Some(text), what);
-    let ClientPart { number, coefficients, pads } = &file.client;
+    let ClientPart { number, coefficients, pads, ranges_secret: ranges } = &file.client;
     let tag = TagKey {
         number: *number,
         coefficients: decode(coefficients, "the key of coefficients")?,
@@ -407,7 +422,7 @@ fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
     public.check_sums()?;
     public.check_number(*number)?;
     public.encryption()?;
-    Ok(ClientKey { public, tag })
+    Ok(ClientKey { public, tag, ranges: ranges_secret(ranges)? })
 }
 
 /// Reads any kind: a secret key file is one with a public key inside, a client's one that names a client too.

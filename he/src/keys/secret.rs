@@ -9,6 +9,7 @@ use crate::{
     Error, Parameters,
     paillier::PaillierSecret,
     params::{FamilyParameters, Literal},
+    private_ranges::RangesSecret,
     random,
     schemes::{
         Operation, SecretScheme,
@@ -31,6 +32,7 @@ pub struct SecretKey {
     pub(super) public: PublicKey,
     pub(super) material: SecretMaterial,
     pub(super) sum_key: Option<SumKey>,
+    pub(super) ranges: Option<RangesSecret>,
 }
 
 impl SecretKey {
@@ -57,7 +59,7 @@ impl SecretKey {
     ) -> Self {
         let name = sum_key.as_ref().map(SumKey::id);
         let public = PublicKey::of_modulus(parameters, secret.modulus().clone(), name);
-        Self { public, material: SecretMaterial::Paillier(secret), sum_key }
+        Self { public, material: SecretMaterial::Paillier(secret), sum_key, ranges: None }
     }
 
     /// Expands the key that a seed names. Where clients share the seed, the sum key comes from it too.
@@ -79,22 +81,39 @@ impl SecretKey {
                 let secrets = symmetric::Secrets::expand(seed, &rlwe, &parameters, &engine)?;
                 let public = PublicKey::of_seed(parameters, &rlwe, seed);
                 let sum_key = Some(SumKey::of_seed(seed));
-                Self { public, material: SecretMaterial::CkksSum(secrets), sum_key }
+                Self { public, material: SecretMaterial::CkksSum(secrets), sum_key, ranges: None }
             }
             FamilyParameters::CkksSumPublic(rlwe) => {
                 let secret = asymmetric::Secret::expand(seed, rlwe, &engine)?;
                 let (public, name) = (secret.public().clone(), sum_key.as_ref().map(SumKey::id));
                 let public = PublicKey::of_polynomials(parameters, public, name);
-                Self { public, material: SecretMaterial::CkksSumPublic(secret), sum_key }
+                Self {
+                    public,
+                    material: SecretMaterial::CkksSumPublic(secret),
+                    sum_key,
+                    ranges: None,
+                }
             }
             #[cfg(test)]
             FamilyParameters::Plain => {
                 let plain = crate::schemes::plain::Plain;
                 let public = PublicKey::of_nothing(parameters);
                 let sum_key = Some(SumKey::of_seed(&[0; 32]));
-                Self { public, material: SecretMaterial::Plain(plain), sum_key }
+                Self { public, material: SecretMaterial::Plain(plain), sum_key, ranges: None }
             }
         })
+    }
+
+    /// Puts a secret of private ranges beside it, which is in the files of its clients from then on.
+    #[must_use]
+    pub fn with_ranges_secret(self, ranges: RangesSecret) -> Self {
+        Self { ranges: Some(ranges), ..self }
+    }
+
+    /// Returns the secret of private ranges beside it, if there is one.
+    #[must_use]
+    pub fn ranges_secret(&self) -> Option<&RangesSecret> {
+        self.ranges.as_ref()
     }
 
     /// Returns the half that anyone may have.
