@@ -20,7 +20,12 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
-use ciphergram_he::{SecretKey, params::Literal};
+use ciphergram_he::{
+    Limits, SecretKey,
+    job::PrivateRanges,
+    params::Literal,
+    private_ranges::{MAX_LEVELS, RangesSecret},
+};
 
 use crate::{
     args::{Demo, LogFormat},
@@ -31,6 +36,7 @@ use crate::{
     signals,
 };
 use check::Checker;
+use digits::Digits;
 use processes::Processes;
 use summary::{RoundFigures, Summary};
 use twin::Twin;
@@ -49,8 +55,12 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     })?;
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
-    let key = SecretKey::generate(literal)?;
-    crate::commands::keygen::write_files(&key, folder.path(), None)?;
+    let mut key = SecretKey::generate(literal)?;
+    if args.ranges.is_some() {
+        key = key.with_ranges_secret(RangesSecret::draw()?);
+    }
+    let limits = limits(args, &key);
+    crate::commands::keygen::write_files(&key, limits, folder.path(), None)?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));
@@ -86,6 +96,18 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         out.commit()?;
     }
     summary.verdict()
+}
+
+/// Returns the limits of the demo's job.
+fn limits(args: &Demo, key: &SecretKey) -> Limits {
+    let limits = Limits::of_key(key.public());
+    let (Some(rank), Some(secret)) = (args.ranges, key.ranges_secret()) else { return limits };
+    let private = PrivateRanges { rank, levels: MAX_LEVELS, key: secret.id() };
+    // Nobody tells a weight either: the largest is that of the largest part of the images.
+    let train = Digits::load().split(args.seed).train;
+    let shards = train.shards(usize::from(args.clients), args.seed);
+    let max_weight = shards.iter().map(Digits::len).max().unwrap_or(1) as u32;
+    Limits { private_ranges: Some(private), max_weight, ..limits }
 }
 
 /// Shows a round: on a terminal as progress, elsewhere as a line.

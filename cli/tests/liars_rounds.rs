@@ -36,7 +36,7 @@ use ciphergram_nic::{
     proto::{Accumulator, Config, Shard},
     round::{
         Aggregator, AggregatorConfig, Application, ContributionId, Contributor, ContributorConfig,
-        ContributorEvent, Opened, Resume,
+        ContributorEvent, Opened, Readiness, Resume,
     },
     wire::UdpWire,
 };
@@ -125,6 +125,7 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
         job: job.id(),
         lowest_round,
         agreement,
+        proposal: None,
     };
     let of =
         |specs: &[_], range, weight| Agreement::new(specs.to_vec(), vec![range], weight).unwrap();
@@ -195,8 +196,8 @@ impl Application for Liar {
         self.honest.admit(n, id, hello)
     }
 
-    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let opened = self.honest.open(round, joined)?;
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+        let opened = self.honest.open(round, joined)?.opened().unwrap();
         let mut terms = RoundTerms::from_bytes(&opened.terms, &self.key).unwrap();
         let own = terms.agreement.clone();
         let agreement =
@@ -215,7 +216,7 @@ impl Application for Liar {
             accumulator: Box::new(LyingSum(accumulator, lie)) as Box<dyn Accumulator>,
         };
         let shards = opened.shards.into_iter().map(lying).collect();
-        Ok(Opened { terms: terms.to_bytes(&self.key), shards, ..opened })
+        Ok(Readiness::Ready(Opened { terms: terms.to_bytes(&self.key), shards, ..opened }))
     }
 }
 
@@ -255,7 +256,7 @@ fn lied_to(place: &Place, lie: Lie) -> [String; 2] {
         linger: PATIENCE,
         seed: [9; 32],
     };
-    let honest = SumApplication::new(key.clone(), job, Arc::new(CpuEngine::new())).unwrap();
+    let honest = SumApplication::new(key.clone(), job, Arc::new(CpuEngine::new()), None).unwrap();
     let mut node = Aggregator::new(config, Liar { honest, key, lie }).unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
     let liar = thread::spawn(move || {
@@ -321,8 +322,13 @@ fn a_spool_of_another_statement_is_refused_by_its_client() {
     // Client 2 was cut off in round 0, and the others are in round 1, or have other ranges.
     let agreement = Agreement::new(update.specs(), vec![0.5], 1).unwrap();
     let spool = |agreement: Agreement| {
-        let announcement =
-            Announcement { seed: fresh(), job: job.id(), lowest_round: 0, agreement };
+        let announcement = Announcement {
+            seed: fresh(),
+            job: job.id(),
+            lowest_round: 0,
+            agreement,
+            proposal: None,
+        };
         let header = SpoolHeader {
             contributor: 2,
             resume: Resume { incarnation: 5, round: 0 },

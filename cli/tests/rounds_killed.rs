@@ -337,7 +337,8 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     };
     let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
     let mut node = Contributor::new(config).unwrap();
-    let hello = Announcement { seed, job: job.id(), lowest_round: 0, agreement }.to_bytes(key);
+    let hello = Announcement { seed, job: job.id(), lowest_round: 0, agreement, proposal: None }
+        .to_bytes(key);
     node.join(driver.now(), seed.id(), hello, None).unwrap();
     let (mut open, mut next, mut counted) = (false, 0, 0);
     let chunk_bytes = NonZeroU32::new(chunks.bytes_of(0) as u32).unwrap();

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    AnyKey, Contribution, Job, OpenedSum, SecretKey, Sum, aggregate,
+    AgreedRanges, AnyKey, Contribution, Job, OpenedSum, RangesProposal, SecretKey, Sum, aggregate,
     exchange::{Announcement, RoundTerms},
     frame::Frame,
 };
@@ -45,6 +45,8 @@ fn read(bytes: &[u8], known: &Known) {
     let (key, engine) = (known.key.public(), || ENGINE.clone() as Arc<dyn Engine>);
     let _ = Announcement::from_bytes(bytes, key);
     let _ = RoundTerms::from_bytes(bytes, key);
+    let _ = RangesProposal::from_bytes(bytes, key);
+    let _ = AgreedRanges::from_bytes(bytes, key);
     let mut sums = vec![];
     sums.extend(Sum::from_bytes(bytes, key));
     if let Ok(contribution) = Contribution::from_bytes(bytes, key) {

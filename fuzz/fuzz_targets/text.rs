@@ -9,12 +9,11 @@ use ciphergram_he::{AnyKey, Job, PublicKey, ckks, codec::RangesFile, vectors::We
 use libfuzzer_sys::fuzz_target;
 
 /// The public half of the key that the jobs in `seeds` are of.
-static KEY: LazyLock<PublicKey> = LazyLock::new(|| {
-    match AnyKey::from_json(include_str!("../seeds/10.json")) {
+static KEY: LazyLock<PublicKey> =
+    LazyLock::new(|| match AnyKey::from_json(include_str!("../seeds/10.json")) {
         Ok(AnyKey::Secret(key, _)) => key.public().clone(),
         _ => panic!("the seeds are of another version: make them again"),
-    }
-});
+    });
 
 fuzz_target!(|text: &str| {
     if let Ok(key) = AnyKey::from_json(text) {

@@ -434,6 +434,12 @@ pub enum Error {
     /// A job that agrees on ranges, and a key that cannot propose any.
     #[error("the key has no secret of ranges: make one that has with keygen --ranges-key")]
     NoRangesSecret,
+    /// A job that agrees on ranges, and an aggregator that cannot find any.
+    #[error(
+        "the job agrees on private ranges, and there is no key to find them with: give the aggregator \
+         ranges-evaluation.cgk, which keygen --ranges-key makes"
+    )]
+    NoRangesKey,
     /// A job whose ranges are told, where private ones are asked for.
     #[error("the job agrees on no private ranges: make one that does with job --ranges agree")]
     RangesNotPrivate,

@@ -19,7 +19,7 @@ use crate::{
     dp::{self, Mechanism, Noise},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
-    private_ranges::{Levels, MAX_LEVELS, Rank},
+    private_ranges::{Levels, MAX_LEVELS, Proposal, Rank},
     random, text,
 };
 
@@ -69,11 +69,24 @@ impl PrivateRanges {
         Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
     }
 
+    /// Refuses a proposal of other levels than the job's.
+    ///
+    /// # Errors
+    /// [`Error::BeyondJob`].
+    pub(crate) fn check_levels(&self, proposal: &Proposal) -> Result<(), Error> {
+        let (found, admitted) = (proposal.levels(), self.levels);
+        if found == admitted {
+            return Ok(());
+        }
+        let why = format!("ranges in {found} levels, the job's are {admitted}");
+        Err(Error::BeyondJob { why })
+    }
+
     /// Returns the rank among as many proposals.
     ///
     /// # Errors
     /// They are fewer.
-    pub(crate) fn rank_among(&self, proposals: usize) -> Result<usize, Error> {
+    pub fn rank_among(&self, proposals: usize) -> Result<usize, Error> {
         let rank = self.rank.among(proposals);
         if (1..=proposals).contains(&rank) {
             Ok(rank)

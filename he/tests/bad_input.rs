@@ -162,6 +162,7 @@ fn round_terms_join_what_can_be_joined() {
         job: key.job.id(),
         lowest_round: round,
         agreement: agreement(vec![spec("a", &[2])], range, weight),
+        proposal: None,
     };
     let join = |all: &[(u16, Announcement)]| RoundTerms::join(&key.job, all);
     let Joined { terms, left_out } =

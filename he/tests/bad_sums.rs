@@ -346,7 +346,7 @@ fn values_that_are_not_finite_are_named_by_tensor_and_index() {
             said(quantise(&update));
             said(RangesFile::measure(&update, Policy::Max, 1).err());
             let seed = Ticket::draw().unwrap().seed();
-            said(Announcement::propose(seed, &job, 0, &update, 1).err());
+            said(Announcement::propose(seed, &job, 0, &update, 1, None).err());
         }
     }
 }

@@ -5,15 +5,20 @@
 #[path = "support/frames.rs"]
 mod frames;
 
+use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{
     AgreedRanges, Dtype, Error, Job, KeyRef, Limits, RangesProposal, Scheme, SecretKey, Tensor,
-    TensorSpec, Update,
+    TensorSpec, Ticket, Update,
     codec::Policy,
+    exchange::{Announcement, RoundTerms},
     frame::{Frame, Kind},
     job::PrivateRanges,
     params::Literal,
     private_ranges::{RangesEvaluationKey, RangesSecret, Rank},
 };
+
+use frames::vouch;
+use rand_core::Rng as _;
 
 const LEVELS: u8 = 8;
 
@@ -126,6 +131,42 @@ fn proposals_that_do_not_fit_are_refused() {
     }
 }
 
+/// Whoever writes a frame may lie about whatever it likes.
+#[test]
+fn frames_that_lie_are_refused_or_read_but_never_panic() {
+    let key = key(8);
+    let job = job(&key, Rank::Largest(2));
+    let proposal = propose(key.as_client(1), &job, &[1.0, 2.0]).to_bytes(key.public());
+    let seed = Ticket::draw().unwrap().seed();
+    let secret = key.ranges_secret();
+    let announcement = Announcement::propose(seed, &job, 0, &update(&[1.0, 2.0]), 1, secret);
+    let announcement = announcement.unwrap().to_bytes(key.public());
+    let mut rng = StreamRng::from_seed(&[9; 32]);
+    let mut read = [0; 2];
+    for frame in [&proposal, &announcement] {
+        for _ in 0..2000 {
+            let mut frame = frame.clone();
+            let at = 48 + rng.next_u32() as usize % (frame.len() - 80);
+            match rng.next_u32() % 3 {
+                0 => frame[at] ^= 1 << (rng.next_u32() % 8),
+                1 => frame.truncate(at + 32),
+                _ => frame.splice(at..at, [0; 8]).for_each(drop),
+            }
+            vouch(&mut frame);
+            let read_proposal = RangesProposal::from_bytes(&frame, key.public());
+            read[0] +=
+                usize::from(read_proposal.is_ok_and(|proposal| proposal.check(&job).is_ok()));
+            let announced = Announcement::from_bytes(&frame, key.public());
+            read[1] +=
+                usize::from(announced.is_ok_and(|announced| announced.check(1, &job).is_ok()));
+            let _ = AgreedRanges::from_bytes(&frame, key.public());
+            let _ = RoundTerms::from_bytes(&frame, key.public());
+        }
+    }
+    // A changed bit of a body is still a body.
+    assert!(read.iter().all(|&read| (100..1400).contains(&read)), "{read:?}");
+}
+
 #[cfg(not(feature = "tfhe"))]
 #[test]
 fn without_tfhe_there_is_no_evaluation_key() {
@@ -141,10 +182,7 @@ fn without_tfhe_there_is_no_evaluation_key() {
 mod with_tfhe {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use ciphergram_accel::random::StreamRng;
-    use rand_core::Rng;
-
-    use super::{frames::vouch, *};
+    use super::*;
 
     /// Bytes before the body of a frame.
     const HEADER_BYTES: usize = 48;

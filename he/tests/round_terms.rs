@@ -28,7 +28,13 @@ fn agreement(specs: &[TensorSpec], range: f64, max_weight: u32) -> Agreement {
 }
 
 fn announce(job: &Job, lowest_round: u64, agreement: Agreement) -> Announcement {
-    Announcement { seed: Ticket::draw().unwrap().seed(), job: job.id(), lowest_round, agreement }
+    Announcement {
+        seed: Ticket::draw().unwrap().seed(),
+        job: job.id(),
+        lowest_round,
+        agreement,
+        proposal: None,
+    }
 }
 
 fn two() -> Vec<TensorSpec> {
@@ -216,7 +222,7 @@ fn proposals_are_within_the_job() {
         Update::new(vec![Tensor::from_bytes(spec("a", 3), bytes)])
     };
     let propose = |job: &Job, value, weight| {
-        Announcement::propose(Ticket::draw().unwrap().seed(), job, 6, &update(value), weight)
+        Announcement::propose(Ticket::draw().unwrap().seed(), job, 6, &update(value), weight, None)
     };
     let made = propose(&open, 1.5, 7).unwrap();
     assert_eq!((made.agreement.ranges(), made.agreement.max_weight()), (&[2.0][..], 7));

@@ -11,7 +11,7 @@ mod pending;
 mod rkey;
 mod shortage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::proto::{ChunkLayout, Shard};
 
@@ -36,12 +36,35 @@ pub trait Application: Send {
         hello: &[u8],
     ) -> Result<(), String>;
 
-    /// Opens a round over those who joined, contributor number to hello, or over some of them.
+    /// Opens a round over those who joined, contributor number to hello, or over some of them; or prepares to, and is
+    /// asked again.
     ///
     /// # Errors
     ///
     /// The reason, in words that every client will read; then all may join anew.
-    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String>;
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String>;
+}
+
+/// The answer of an application that is to open a round.
+pub enum Readiness {
+    /// It can begin.
+    Ready(Opened),
+    /// It cannot begin yet, if it can over those who are left: the application is to be asked again soon.
+    Preparing {
+        /// Those who joined and will not be in this round, each with the reason, in words that it will read.
+        left_out: Vec<(u16, String)>,
+    },
+}
+
+impl Readiness {
+    /// Returns the round, if it can begin.
+    #[must_use]
+    pub fn opened(self) -> Option<Opened> {
+        match self {
+            Self::Ready(opened) => Some(opened),
+            Self::Preparing { .. } => None,
+        }
+    }
 }
 
 /// A round that can begin.
@@ -56,4 +79,6 @@ pub struct Opened {
     /// If the others are fewer than the minimum, nothing opens: they go on waiting, and the rest of
     /// this value is not looked at.
     pub left_out: Vec<(u16, String)>,
+    /// Those who joined while the round was prepared: they go on waiting, for the next one.
+    pub late: BTreeSet<u16>,
 }

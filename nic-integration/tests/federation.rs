@@ -353,7 +353,13 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     refused(2, &Participation { job: other, ..usual() }, "client 2: it is of job");
     // What an honest client never announces.
     let announced = |agreement: Agreement, what: &str| {
-        let lie = Announcement { seed: fresh(), job: settled.id(), lowest_round: 0, agreement };
+        let lie = Announcement {
+            seed: fresh(),
+            job: settled.id(),
+            lowest_round: 0,
+            agreement,
+            proposal: None,
+        };
         let reason = by_hand(addr, 2, &lie, |event| match event {
             ContributorEvent::Refused { reason } => Some(reason),
             _ => None,
@@ -566,7 +572,7 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
     let honest: Vec<_> =
         (0..2).map(|n| contribute(lattice(), serving.addr, n, FEW, |_| {})).collect();
     let job = job(lattice().public());
-    let announcement = Announcement::propose(fresh(), job, 0, &update(2, 0, FEW), weight(2));
+    let announcement = Announcement::propose(fresh(), job, 0, &update(2, 0, FEW), weight(2), None);
     let announcement = announcement.unwrap();
     by_hand(serving.addr, 2, &announcement, |event| {
         matches!(event, ContributorEvent::Opened(_)).then_some(())
@@ -583,10 +589,10 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
 fn a_seed_is_announced_once_and_under_its_own_id() {
     let key = lattice().public();
     let job = job(key);
-    let mut application = SumApplication::new(key.clone(), job.clone(), engine()).unwrap();
+    let mut application = SumApplication::new(key.clone(), job.clone(), engine(), None).unwrap();
     let hello = |number: u16, seed| {
         let update = update(number, 0, FEW);
-        let proposal = Announcement::propose(seed, job, 0, &update, weight(number));
+        let proposal = Announcement::propose(seed, job, 0, &update, weight(number), None);
         proposal.unwrap().to_bytes(key)
     };
     let (seed, other) = (fresh(), fresh());
@@ -594,7 +600,7 @@ fn a_seed_is_announced_once_and_under_its_own_id() {
     let refused = application.admit(1, &seed.id(), &hello(1, other)).unwrap_err();
     assert_eq!(refused, "client 1: its contribution id is not that of its seed");
     let hellos = [(0, hello(0, seed)), (1, hello(1, seed)), (2, hello(2, other))];
-    let opened = application.open(0, &hellos.into()).unwrap();
+    let opened = application.open(0, &hellos.into()).unwrap().opened().unwrap();
     let terms = RoundTerms::from_bytes(&opened.terms, key).unwrap();
     let listed = [(0, seed), (2, other)].map(|(number, seed)| Participant { number, seed });
     assert_eq!(terms.participants, listed);
@@ -609,7 +615,8 @@ fn a_hello_of_more_values_than_memory_is_refused() {
     let serving = serve_over(wires(), public, job, config(1, 1), |_| false);
     let spec = TensorSpec { name: "huge".into(), dtype: Dtype::F32, shape: vec![1 << 35] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1).unwrap();
-    let announcement = Announcement { seed: fresh(), job: job.id(), lowest_round: 0, agreement };
+    let announcement =
+        Announcement { seed: fresh(), job: job.id(), lowest_round: 0, agreement, proposal: None };
     let reason = by_hand(serving.addr, 0, &announcement, |event| match event {
         ContributorEvent::Refused { reason } => Some(reason),
         _ => None,

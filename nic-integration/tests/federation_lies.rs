@@ -21,7 +21,9 @@ use ciphergram_he::{Contributor as Participant, Job, Ledger, PublicKey, SecretKe
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::{Error, Participation, RoundResult, SumApplication};
 use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
-use ciphergram_nic::round::{Aggregator, AggregatorConfig, Application, ContributionId, Opened};
+use ciphergram_nic::round::{
+    Aggregator, AggregatorConfig, Application, ContributionId, Opened, Readiness,
+};
 use ciphergram_nic::wire::{UdpWire, Wire};
 use ciphergram_nic::{Driver, NicError};
 use support::*;
@@ -80,12 +82,16 @@ impl Application for Liar {
         self.0.admit(n, id, hello)
     }
 
-    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
         let key = self.2;
-        let Opened { terms, layout, shards, left_out } = self.0.open(round, joined)?;
+        let opened = self.0.open(round, joined)?.opened().unwrap();
+        let Opened { terms, layout, shards, left_out, late } = opened;
         let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
-            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards, left_out }),
+            Lie::Noise => {
+                let terms = vec![1, 2, 3];
+                return Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }));
+            }
             Lie::NotListed => {
                 reported.participants.iter_mut().for_each(|listed| listed.seed = fresh());
             }
@@ -103,7 +109,8 @@ impl Application for Liar {
             Shard { chunks, accumulator }
         };
         let shards = shards.into_iter().map(lying).collect();
-        Ok(Opened { terms: reported.to_bytes(key), layout, shards, left_out })
+        let terms = reported.to_bytes(key);
+        Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
     }
 }
 
@@ -161,7 +168,8 @@ fn lied_to(
             linger: PATIENCE,
             seed: [9; 32],
         };
-        let honest = SumApplication::new(key.public().clone(), job.clone(), engine()).unwrap();
+        let honest =
+            SumApplication::new(key.public().clone(), job.clone(), engine(), None).unwrap();
         let application = Liar(honest, lie, key.public());
         let mut node = Aggregator::new(config, application).unwrap();
         let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {

@@ -31,7 +31,7 @@ use ciphergram_nic::proto::{
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
-    ContributorConfig, ContributorEvent, End, Opened, SumLayout,
+    ContributorConfig, ContributorEvent, End, Opened, Readiness, SumLayout,
 };
 use counting::{Owner, held, owned, peak};
 
@@ -69,14 +69,14 @@ impl Application for Counted<SumApplication> {
     ) -> Result<(), String> {
         owned(Owner::Application, || self.0.admit(contributor, contribution, hello))
     }
-    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let opened = owned(Owner::Application, || self.0.open(round, joined))?;
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+        let opened = owned(Owner::Application, || self.0.open(round, joined))?.opened().unwrap();
         let counted = |Shard { chunks, accumulator }| Shard {
             chunks,
             accumulator: Box::new(Counted(accumulator)),
         };
         let shards = opened.shards.into_iter().map(counted).collect();
-        Ok(Opened { shards, ..opened })
+        Ok(Readiness::Ready(Opened { shards, ..opened }))
     }
 }
 
@@ -147,7 +147,7 @@ impl World {
             let mut node = Contributor::new(config).unwrap();
             let seed = Ticket::draw().unwrap().seed();
             let (job, agreement) = (job.id(), agreement.clone());
-            let hello = Announcement { seed, job, lowest_round: 0, agreement };
+            let hello = Announcement { seed, job, lowest_round: 0, agreement, proposal: None };
             node.join(Time::ZERO, seed.id(), hello.to_bytes(key.public()), None).unwrap();
             let stream = (number < BUSY).then(|| stream.clone());
             Client { node, stream, next: 0, unanswered: 0, open: false, sums: 0, end: None }
@@ -155,7 +155,8 @@ impl World {
         let clients = clients.collect();
         let aggregator = owned(Owner::Rest, || {
             let application = owned(Owner::Application, || {
-                let application = SumApplication::new(key.public().clone(), job.clone(), engine);
+                let application =
+                    SumApplication::new(key.public().clone(), job.clone(), engine, None);
                 Counted(application.unwrap())
             });
             let nodes = (0..CLIENTS).map(|number| (identity(number).id(), Some(number)));

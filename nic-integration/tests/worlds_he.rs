@@ -109,7 +109,7 @@ impl World {
                 number,
                 addr: SERVER.into(),
                 values,
-                announcement: Announcement::propose(ticket.seed(), job, 0, &update, weight)
+                announcement: Announcement::propose(ticket.seed(), job, 0, &update, weight, None)
                     .unwrap(),
                 ticket: Some(ticket),
                 fields: vec![],
@@ -148,6 +148,7 @@ impl World {
             self.key.public().clone(),
             job(self.key.public()).clone(),
             engine(),
+            None,
         )
         .unwrap();
         self.aggregator = Some(Aggregator::new(config, application).unwrap());

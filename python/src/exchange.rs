@@ -153,6 +153,9 @@ pub(crate) fn join_round(
     if announced.is_empty() {
         return Err(SchemeError::NothingToSum.into());
     }
+    if job.private_ranges().is_ok() {
+        return Err(SchemeError::NoRangesKey.into());
+    }
     let he::exchange::Joined { terms, left_out } = SchemeTerms::join(&job, &announced)?;
     let left_out = left_out
         .into_iter()

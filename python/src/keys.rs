@@ -322,7 +322,14 @@ impl Contributing<'_, '_> {
         let announcement = run(py, || {
             clip.map(|limit| update.clip(limit)).transpose()?;
             let seed = he::Ticket::draw()?.seed();
-            Ok(SchemeAnnouncement::propose(seed, &job, lowest, &update, weight)?)
+            Ok(SchemeAnnouncement::propose(
+                seed,
+                &job,
+                lowest,
+                &update,
+                weight,
+                key.ranges_secret(),
+            )?)
         })?;
         Ok(Announcement::new(announcement, key.number(), key.public()))
     }

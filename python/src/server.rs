@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ciphergram_he as he;
+use ciphergram_he::{self as he, private_ranges::RangesEvaluationKey};
 use ciphergram_nic::{
     federation::{
         self, Command, Observation, ServerConfig,
@@ -173,6 +173,10 @@ impl Server {
             (None, Some(nodes)) => nodes,
             (None, None) => read_allowed(&local()?.allowed)?,
         };
+        let ranges_key = match &path {
+            Some(path) => RangesEvaluationKey::of_job(&job, &key.key, path, None)?,
+            None => None,
+        };
         let config = ServerConfig {
             identity: read_identity(&identity)?,
             allowed,
@@ -185,6 +189,7 @@ impl Server {
             whole,
             poll: false,
             datagram_bytes: None,
+            ranges_key,
         };
         let node = config.identity.id();
         let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;

@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::{outcome::Outcome, stages::Stage};
+use crate::{
+    outcome::Outcome,
+    stages::{ALL, Stage},
+};
 
 /// A stage that ran.
 struct Entry {
@@ -25,6 +28,10 @@ pub(crate) fn run(stages: &[&Stage], long: bool) -> ExitCode {
     }
     let not_reached: Vec<&str> = stages[entries.len()..].iter().map(|stage| stage.name).collect();
     println!("\n{}", summary(&entries, &not_reached));
+    if stages.iter().all(|stage| !stage.separate) {
+        let separate: Vec<_> = ALL.iter().filter_map(Stage::flag).collect();
+        println!("skipped unless asked for: {}", separate.join(", "));
+    }
     let failed = entries.iter().any(|entry| matches!(entry.outcome, Outcome::Failed(_)));
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -71,6 +71,11 @@ pub(crate) const ALL: &[Stage] = &[
         hdl::run,
     ),
     Stage::new("wheel", "the Python package, built, installed and tested", |_| wheel::run()),
+    Stage::separate(
+        "tfhe",
+        "private ranges, with crate tfhe, which takes minutes to build",
+        |_| tfhe(),
+    ),
     Stage::separate("flower", "Flower's processes, with the Python package in them", |_| {
         wheel::run_with("flower")
     }),
@@ -174,6 +179,20 @@ fn namespaces() -> Outcome {
     println!("{outputs}");
     let reason = outputs.lines().find_map(|line| line.split_once("SKIPPED, "));
     reason.map_or(Outcome::Passed, |(_, reason)| Outcome::Skipped(reason.to_owned()))
+}
+
+/// Runs what only the feature `tfhe` compiles: lints, and the tests of private ranges.
+fn tfhe() -> Outcome {
+    let features =
+        "--release --package ciphergram-he --package ciphergram --features ciphergram/tfhe";
+    let lines = [
+        format!("clippy {features} --all-targets -- -D warnings"),
+        "clippy --release --package ciphergram-benches --features tfhe --bins -- -D warnings"
+            .into(),
+        "test --release --package ciphergram-he --features tfhe --lib private_ranges".into(),
+        format!("test {features} --test private_ranges"),
+    ];
+    lines.iter().try_for_each(|line| run(&mut cargo(line))).into()
 }
 
 /// Runs a cargo command that comes with a rustup component, if the component is there.

@@ -1,7 +1,7 @@
 //! Ciphertexts added a second.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroU32,
     ops::Range,
     sync::Arc,
@@ -94,11 +94,13 @@ fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
     let values: Vec<f64> = (0..300_000).map(|i| f64::from(i % 1000) / 1000.0).collect();
     let update = Update::new(vec![Tensor::from_values(spec, &values)?]);
     let job = Job::new(key.public(), Limits::of_key(key.public()))?;
-    let mut application = SumApplication::new(key.public().clone(), job.clone(), engine.clone())?;
+    let mut application =
+        SumApplication::new(key.public().clone(), job.clone(), engine.clone(), None)?;
     let mut hellos = BTreeMap::new();
     let mut agreement = None;
     for number in 0..2 {
-        let announcement = Announcement::propose(Ticket::draw()?.seed(), &job, 0, &update, 1)?;
+        let announcement =
+            Announcement::propose(Ticket::draw()?.seed(), &job, 0, &update, 1, None)?;
         hellos.insert(number, announcement.to_bytes(key.public()));
         agreement = Some(announcement.agreement);
     }
@@ -109,7 +111,9 @@ fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
     let terms = job.terms(0, &agreement)?;
     let sealer = Sealer::new(key.as_client(0), engine, own, Ticket::draw()?, &terms)?;
     let stream = sealer.seal_all()?;
-    let open = Box::new(move || Ok(application.open(0, &hellos)?));
+    let open = Box::new(move || {
+        Ok(application.open(0, &hellos)?.opened().ok_or("the round is not ready")?)
+    });
     Ok(Contribution { stream: stream.into(), open })
 }
 
@@ -141,6 +145,7 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<Flow, Fail
             layout: Box::new(Cut),
             shards: shards.collect(),
             left_out: vec![],
+            late: BTreeSet::new(),
         })
     });
     added(setting, Contribution { stream: stream.into(), open }, span)

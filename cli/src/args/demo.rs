@@ -2,10 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use ciphergram_he::Scheme;
+use ciphergram_he::{Scheme, private_ranges::Rank};
 use clap::Args;
 
-use super::{Place, values::scheme};
+use super::{
+    Place,
+    values::{private_ranges, scheme},
+};
 
 #[derive(Args)]
 pub(crate) struct Demo {
@@ -24,6 +27,9 @@ pub(crate) struct Demo {
     /// Seed of data and training; never of keys, masks or noise
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Have clients agree on ranges without showing theirs: agree:K takes the K-th largest, agree:median the middle
+    #[arg(long, value_name = "agree:K", value_parser = private_ranges)]
+    pub(crate) ranges: Option<Rank>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Also write the figures to this file

@@ -95,7 +95,8 @@ pub(crate) struct Job {
     /// Fewest contributors whose sum is opened [default: 3, or all clients if they are fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// Largest weight of a client [default: that of --ranges, 1 with noise, else 100000]
+    /// Largest weight of a client [default: that of --ranges, 1 with noise and with private ranges, else
+    /// 100000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_weight: Option<u32>,
     /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]

@@ -55,6 +55,10 @@ pub(crate) struct Serve {
     /// same clients; keeps those that are incomplete in memory, up to 4 GiB of all clients together
     #[arg(long)]
     pub(crate) whole: bool,
+    /// The key that private ranges are found with, for a job that agrees on such [default: ranges-evaluation.cgk beside
+    /// the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ranges_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) wire: Wire,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed

@@ -74,10 +74,18 @@ pub(crate) enum JobRanges {
     Agreed(Option<Rank>),
 }
 
+/// Parses the rank of private ranges.
+pub(super) fn private_ranges(text: &str) -> Result<Rank, String> {
+    match text.split_once(':') {
+        Some(("agree", rank)) => rank.parse(),
+        _ => Err("private ranges are agree:K, the K-th largest, or agree:median".into()),
+    }
+}
+
 pub(super) fn job_ranges(text: &str) -> Result<JobRanges, String> {
     match text.split_once(':') {
         None if text == "agree" => Ok(JobRanges::Agreed(None)),
-        Some(("agree", rank)) => Ok(JobRanges::Agreed(Some(rank.parse()?))),
+        Some(("agree", _)) => Ok(JobRanges::Agreed(Some(private_ranges(text)?))),
         _ => Ok(JobRanges::Settled(text.into())),
     }
 }

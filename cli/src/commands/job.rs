@@ -49,7 +49,10 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         allowed.into_iter().map(|(id, client)| node((id, client))).collect()
     });
     let noise = args.dp_sigma.zip(args.dp_clip).map(|(sigma, clip)| NoiseLimits { sigma, clip });
-    let heaviest = if noise.is_some() { 1 } else { defaults.max_weight };
+    let private_ranges = private_ranges(args, &key, clients)?;
+    // What is not told cannot be fitted to the clients.
+    let is_settled = noise.is_some() || private_ranges.is_some();
+    let heaviest = if is_settled { 1 } else { defaults.max_weight };
     let mut limits = Limits {
         clients,
         min_clients: args.min_clients.unwrap_or(defaults.min_clients.min(clients)),
@@ -58,7 +61,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         tensors,
         noise,
         allow,
-        private_ranges: private_ranges(args, &key, clients)?,
+        private_ranges,
     };
     if let (Some(noise), None) = (limits.noise()?, args.max_range) {
         limits.max_range = limits.max_range.max(noise.range());

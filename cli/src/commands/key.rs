@@ -1,6 +1,6 @@
 //! `ciphergram key`.
 
-use ciphergram_he::Ledger;
+use ciphergram_he::{Ledger, Limits};
 use serde_json::json;
 
 use super::keygen;
@@ -21,7 +21,8 @@ pub(crate) fn run(args: &Key) -> Result<(), Failure> {
 fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
     keygen::refuse_existing(&args.out)?;
     let key = files::read_secret(&args.key)?.upgrade().map_err(|e| e.within(args.key.display()))?;
-    let (value, lines) = keygen::write(&key, &args.out, None)?;
+    let limits = Limits::of_key(key.public());
+    let (value, lines) = keygen::write(&key, limits, &args.out, None)?;
     report(args.json, &value, &lines)
 }
 

@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }
-    let (mut value, mut lines) = write(&key, &args.out, former.as_ref())?;
+    let mut limits = former.as_ref().map_or_else(|| Limits::of_key(key.public()), Former::limits);
+    if let (Some(private), Some(secret)) = (&mut limits.private_ranges, key.ranges_secret()) {
+        private.key = secret.id();
+    }
+    let (mut value, mut lines) = write(&key, limits, &args.out, former.as_ref())?;
     if let Some(former) = former {
         value["replaces"] = former.key.id().to_string().into();
         lines.extend(former.steps(&key, &args.out));
@@ -84,6 +88,10 @@ impl<'a> Former<'a> {
         let job = args.job.clone().unwrap_or_else(|| folder.join("job.json"));
         let limits = Job::load(&job, &key)?.limits().clone();
         Ok(Self { folder, key, limits, renew_nodes: args.renew_nodes })
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits.clone()
     }
 
     fn literal(&self) -> Literal {
@@ -123,25 +131,22 @@ impl<'a> Former<'a> {
 /// Writes the folder of a key, whole or not at all: see [`write_files`]. Returns the report.
 pub(crate) fn write(
     key: &SecretKey,
+    limits: Limits,
     out: &Path,
     former: Option<&Former<'_>>,
 ) -> Result<(Value, Vec<String>), Failure> {
-    files::fill(out, |folder| write_files(key, folder, former))?;
+    files::fill(out, |folder| write_files(key, limits, folder, former))?;
     describe(key, out)
 }
 
-/// Writes all files of a key into a folder, with a job and node keys for this machine: those of the key that it
-/// replaces, or a job of default limits and new node keys.
+/// Writes all files of a key into a folder, with a job of these limits and node keys for this machine: those of the key
+/// that it replaces, or new ones.
 pub(crate) fn write_files(
     key: &SecretKey,
+    limits: Limits,
     folder: &Path,
     former: Option<&Former<'_>>,
 ) -> Result<(), Failure> {
-    let mut limits =
-        former.map_or_else(|| Limits::of_key(key.public()), |former| former.limits.clone());
-    if let (Some(private), Some(secret)) = (&mut limits.private_ranges, key.ranges_secret()) {
-        private.key = secret.id();
-    }
     write_folder(key, &Job::new(key.public(), limits)?, folder)?;
     let nodes = LocalNodes::of_folder(folder);
     match former.filter(|former| !former.renew_nodes) {

@@ -140,8 +140,7 @@ fn agree(args: &Ranges, path: &Path, progress: &Progress) -> Result<Found, Failu
     };
     let proposals = args.inputs.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     progress.say("opening the evaluation key");
-    let evaluation = RangesEvaluationKey::from_bytes(&files::read(path)?, &key);
-    let evaluation = evaluation.map_err(|e| e.within(path.display()))?;
+    let evaluation = RangesEvaluationKey::load(path, &key)?;
     let levels = proposals.iter().map(|p| p.specs().len() * usize::from(p.levels())).max();
     progress.say("comparing encrypted ranges");
     let clock = Instant::now();

@@ -10,7 +10,7 @@ mod status;
 
 use std::{net::SocketAddr, ops::ControlFlow};
 
-use ciphergram_he::{Job, PublicKey};
+use ciphergram_he::{Job, PublicKey, private_ranges::RangesEvaluationKey};
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
     proto::{NodeId, Stats, Stranger},
@@ -35,7 +35,7 @@ use status::Terms;
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, &key)?;
-    let (config, list) = settings(args, &job)?;
+    let (config, list) = settings(args, &key, &job)?;
     let scheme = key.parameters().scheme().name();
     let ServerConfig { clients, min_clients, rounds, .. } = config;
     let terms = Terms { scheme, clients, min_clients, rounds };
@@ -81,7 +81,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
 }
 
 /// Returns the settings of a server, and the list of nodes that it goes by.
-fn settings(args: &Serve, job: &Job) -> Result<(ServerConfig, AllowList), Failure> {
+fn settings(
+    args: &Serve,
+    key: &PublicKey,
+    job: &Job,
+) -> Result<(ServerConfig, AllowList), Failure> {
     let clients = args.clients.unwrap_or(job.limits().clients);
     let min_clients = args.min_clients.unwrap_or(job.min_clients().min(clients));
     if min_clients > clients {
@@ -107,6 +111,12 @@ fn settings(args: &Serve, job: &Job) -> Result<(ServerConfig, AllowList), Failur
         whole: args.whole,
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
+        ranges_key: RangesEvaluationKey::of_job(
+            job,
+            key,
+            &args.agreed.key,
+            args.ranges_key.as_deref(),
+        )?,
     };
     Ok((config, list))
 }
@@ -153,6 +163,9 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         }
         AggregatorEvent::Resumed { round, contributor } => {
             json!({"event": "resumed", "client": contributor, "round": round})
+        }
+        AggregatorEvent::Preparing { round, clients } => {
+            json!({"event": "preparing", "round": round, "clients": clients})
         }
         AggregatorEvent::Opened { round, contributors, chunks } => {
             json!({"event": "opened", "round": round, "clients": contributors, "chunks": chunks})

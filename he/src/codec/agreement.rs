@@ -48,6 +48,17 @@ impl Agreement {
         Ok(Self { specs, ranges, max_weight, values })
     }
 
+    /// Returns the same agreement over other ranges.
+    ///
+    /// # Errors
+    /// A range is negative or not finite.
+    ///
+    /// # Panics
+    /// If there are not as many ranges as tensors.
+    pub(crate) fn with_ranges(&self, ranges: Vec<f64>) -> Result<Self, Error> {
+        Self::new(self.specs.clone(), ranges, self.max_weight)
+    }
+
     /// Returns the tensors, sorted by name.
     #[must_use]
     pub fn specs(&self) -> &[TensorSpec] {

@@ -5,6 +5,9 @@
 //! to the aggregator and to the other clients, beside the tensors' names, types and shapes; under a job with
 //! ranges nothing of a single client is revealed. It also says the lowest number that the round may have for it.
 //! The terms take the largest of all, and each client checks them against the job and its own proposal.
+//!
+//! Under a job with private ranges a client proposes them encrypted, and the terms carry those that are agreed,
+//! encrypted too: in clear both have the largest range of the job for every tensor, until a client opens them.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +20,7 @@ use crate::{
     error::FrameError,
     ids::{JobId, Seed},
     job::Job,
+    private_ranges::{EncryptedRanges, Proposal, RangesSecret},
 };
 
 /// The most that a client's lowest round may be above that of all others.
@@ -35,36 +39,64 @@ pub struct Announcement {
     pub lowest_round: u64,
     /// Tensors, ranges and the largest weight.
     pub agreement: Agreement,
+    /// The client's ranges, encrypted, under a job with private ones.
+    pub proposal: Option<Proposal>,
 }
 
 impl Announcement {
-    /// Makes a client's own proposal, within the job.
+    /// Makes a client's own proposal, within the job; of private ranges with the secret beside its key.
     ///
     /// # Errors
-    /// A value is not finite or beyond the largest range of the job; the weight is not from 1 to the job's largest;
-    /// other tensors than the job settles.
+    /// A value is not finite or, unless ranges are private, beyond the largest range of the job; the weight is not from
+    /// 1 to the job's largest; other tensors than the job settles; private ranges, and no secret of them or another
+    /// than the job's.
     pub fn propose(
         seed: Seed,
         job: &Job,
         lowest_round: u64,
         update: &Update,
         weight: u64,
+        secret: Option<&RangesSecret>,
     ) -> Result<Self, Error> {
         let own = RangesFile::measure(update, Policy::Max, weight)?.agreement()?;
         job.check_layout(own.specs())?;
         let largest = job.limits().max_range;
+        let proposal = match job.private_ranges() {
+            Ok(private) => {
+                let secret = secret.ok_or(Error::NoRangesSecret)?;
+                private.check_key(secret.id())?;
+                Some(Proposal::new(secret, job.levels()?, own.ranges())?)
+            }
+            Err(_) => None,
+        };
         let range = |(tensor, &own): (usize, &f64)| match job.settled_range(tensor) {
+            _ if proposal.is_some() => largest,
             Some(settled) => settled,
             // What is beyond the job stays so, and is refused below.
             None => own.max(round_up_to_power_of_two(own).min(largest)),
         };
         let ranges = own.ranges().iter().enumerate().map(range).collect();
         let max_weight = job.limits().max_weight;
-        let max_weight = if job.settles_ranges() { max_weight } else { own.max_weight() };
+        let is_told = !job.settles_ranges() && proposal.is_none();
+        let max_weight = if is_told { own.max_weight() } else { max_weight };
         let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
         agreement.check_weight(weight)?;
         job.check_agreement(&agreement)?;
-        Ok(Self { seed, job: job.id(), lowest_round, agreement })
+        Ok(Self { seed, job: job.id(), lowest_round, agreement, proposal })
+    }
+
+    /// Returns the same announcement as others may see it, whatever it was sealed under: under a job with private
+    /// ranges every one is the largest of the job.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn without_private_ranges(&self, job: &Job) -> Result<Self, Error> {
+        let mut shown = self.clone();
+        if self.proposal.is_some() {
+            let ranges = vec![job.limits().max_range; self.agreement.specs().len()];
+            shown.agreement = self.agreement.with_ranges(ranges)?;
+        }
+        Ok(shown)
     }
 
     /// Returns the frame.
@@ -76,6 +108,7 @@ impl Announcement {
             self.job.write(w);
             w.u64(self.lowest_round);
             self.agreement.write(w);
+            self.proposal.iter().for_each(|proposal| proposal.write(w));
         })
     }
 
@@ -89,9 +122,11 @@ impl Announcement {
         let seed = Seed::read(&mut r)?;
         let (job, lowest_round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
+        let read = |r: &mut Reader<'_>| Proposal::read(r, agreement.specs().len());
+        let proposal = (!r.0.is_empty()).then(|| read(&mut r)).transpose()?;
         r.end()?;
         frame.parameters_of(agreement.values())?;
-        Ok(Self { seed, job, lowest_round, agreement })
+        Ok(Self { seed, job, lowest_round, agreement, proposal })
     }
 
     /// Refuses an announcement that the job does not admit, whoever else takes part.
@@ -101,7 +136,16 @@ impl Announcement {
     pub fn check(&self, number: u16, job: &Job) -> Result<(), Error> {
         job.check_id(self.job)?;
         job.check_number(number)?;
-        job.check_agreement(&self.agreement)
+        job.check_agreement(&self.agreement)?;
+        match (job.private_ranges(), &self.proposal) {
+            (Ok(private), Some(proposal)) => private.check_levels(proposal),
+            (Ok(_), None) => {
+                let why = "no proposal of private ranges, which the job agrees on".into();
+                Err(Error::BeyondJob { why })
+            }
+            (Err(not_private), Some(_)) => Err(not_private),
+            (Err(_), None) => Ok(()),
+        }
     }
 }
 
@@ -114,6 +158,8 @@ pub struct RoundTerms {
     pub agreement: Agreement,
     /// The contributors, ascending by number.
     pub participants: Vec<Contributor>,
+    /// The ranges that are agreed, encrypted, under a job with private ones, until a client opens them.
+    pub private_ranges: Option<EncryptedRanges>,
 }
 
 /// Round terms, and who is left out of them.
@@ -141,6 +187,8 @@ impl RoundTerms {
     /// Joins announcements, given with their clients' numbers: the largest range of each tensor, the largest
     /// weight, and the largest of the lowest rounds.
     ///
+    /// Private ranges are for the caller to find, and to put in.
+    ///
     /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
     /// most others, on a tie than the client with the lowest number; whoever announces another's seed; and whoever
     /// is more than 64 rounds above all others.
@@ -150,7 +198,7 @@ impl RoundTerms {
     pub fn join(job: &Job, announcements: &[(u16, Announcement)]) -> Result<Joined, Error> {
         let mut left_out = vec![];
         let mut admitted = BTreeMap::new();
-        let mut distinct = Distinct::default();
+        let (mut distinct, mut proposals) = (Distinct::default(), Distinct::default());
         let mut sorted: Vec<_> = announcements.iter().collect();
         sorted.sort_by_key(|(number, _)| *number);
         sorted.retain(|(number, a)| match a.check(*number, job) {
@@ -166,6 +214,9 @@ impl RoundTerms {
             let mut check = || {
                 if let Some(usual) = usual {
                     usual.check_layout(a.agreement.specs())?;
+                }
+                if let Some(proposal) = &a.proposal {
+                    proposals.add(&Contributor { number, seed: proposal.seed() })?;
                 }
                 distinct.add(&Contributor { number, seed: a.seed })
             };
@@ -192,11 +243,32 @@ impl RoundTerms {
         let round = admitted.values().map(|a| a.lowest_round).max().unwrap_or(0);
         let participants =
             admitted.iter().map(|(&number, a)| Contributor { number, seed: a.seed }).collect();
-        Ok(Joined { terms: Self { round, agreement, participants }, left_out })
+        let terms = Self { round, agreement, participants, private_ranges: None };
+        Ok(Joined { terms, left_out })
     }
 
-    /// Refuses terms under which a client must not contribute what it announced: it is not listed with its seed; the
-    /// round is below its lowest; they are beyond the job, or a range or weight is below its own proposal.
+    /// Opens the ranges, if they are private, with the secret beside the client's key: from then on the agreement is
+    /// the one that is sealed under.
+    ///
+    /// # Errors
+    /// The job's ranges are private and those of the terms are not, or the other way round; no secret of them.
+    pub fn opened(mut self, job: &Job, secret: Option<&RangesSecret>) -> Result<Self, Error> {
+        let bad = |why: &str| Err(Error::Terms { why: why.into() });
+        match (job.levels(), self.private_ranges.take()) {
+            (Ok(levels), Some(ranges)) => {
+                let ranges = ranges.open(secret.ok_or(Error::NoRangesSecret)?, levels);
+                self.agreement = self.agreement.with_ranges(ranges)?;
+                Ok(self)
+            }
+            (Ok(_), None) => bad("they have no private ranges, which the job agrees on"),
+            (Err(_), Some(_)) => bad("they have private ranges, which the job does not agree on"),
+            (Err(_), None) => Ok(self),
+        }
+    }
+
+    /// Refuses terms, with ranges that are [opened](Self::opened), under which a client must not contribute what it
+    /// announced: it is not listed with its seed; the round is below its lowest; they are beyond the job, or, unless
+    /// ranges are private, a range or weight is below its own proposal.
     ///
     /// # Errors
     /// The first of these.
@@ -216,7 +288,8 @@ impl RoundTerms {
         job.check_agreement(&self.agreement)?;
         self.agreement.check_layout(own.agreement.specs())?;
         let mut ranges = self.agreement.ranges().iter().zip(own.agreement.ranges());
-        if ranges.any(|(range, own)| range < own)
+        let is_told = job.private_ranges().is_err();
+        if is_told && ranges.any(|(range, own)| range < own)
             || self.agreement.max_weight() < own.agreement.max_weight()
         {
             return bad("a range or the largest weight is below what this client proposed");
@@ -233,6 +306,7 @@ impl RoundTerms {
             w.u16(self.participants.len() as u16);
             self.participants.iter().for_each(|participant| participant.write(w));
             self.agreement.write(w);
+            self.private_ranges.iter().for_each(|ranges| ranges.write(w));
         })
     }
 
@@ -256,8 +330,10 @@ impl RoundTerms {
         }
         Distinct::check(&participants)?;
         let agreement = Agreement::read(&mut r)?;
+        let read = |r: &mut Reader<'_>| EncryptedRanges::read(r, agreement.specs().len());
+        let private_ranges = (!r.0.is_empty()).then(|| read(&mut r)).transpose()?;
         r.end()?;
         frame.parameters_of(agreement.values())?;
-        Ok(Self { round, agreement, participants })
+        Ok(Self { round, agreement, participants, private_ranges })
     }
 }

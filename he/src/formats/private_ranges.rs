@@ -15,40 +15,29 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 struct Head {
     job: JobId,
-    levels: u8,
     specs: Vec<TensorSpec>,
     values: usize,
 }
 
 impl Head {
-    fn new(job: JobId, levels: u8, specs: Vec<TensorSpec>) -> Result<Self, Error> {
+    fn new(job: JobId, specs: Vec<TensorSpec>) -> Result<Self, Error> {
         let values = check_specs(&specs).map_err(|why| Error::Tensors { why })?;
-        Ok(Self { job, levels, specs, values })
+        Ok(Self { job, specs, values })
     }
 
     fn write(&self, w: &mut Writer) {
         self.job.write(w);
-        w.u8(self.levels);
         write_specs(w, &self.specs);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let (job, levels) = (JobId::read(r)?, r.u8()?);
-        Self::new(job, levels, read_specs(r)?)
+        let job = JobId::read(r)?;
+        Self::new(job, read_specs(r)?)
     }
 
-    fn bits(&self) -> usize {
-        self.specs.len().saturating_mul(self.levels.into())
-    }
-
-    /// Refuses what is of another job, or has other levels or tensors than the job.
+    /// Refuses what is of another job, or has other tensors.
     fn check(&self, job: &Job) -> Result<(), Error> {
         job.check_id(self.job)?;
-        let admitted = job.private_ranges()?.levels;
-        if self.levels != admitted {
-            let why = format!("ranges in {} levels, the job's are {admitted}", self.levels);
-            return Err(Error::BeyondJob { why });
-        }
         job.check_layout(&self.specs)
     }
 }
@@ -76,7 +65,7 @@ impl RangesProposal {
         let own = RangesFile::measure(update, policy, 1)?.agreement()?;
         job.check_layout(own.specs())?;
         let proposal = Proposal::new(secret, job.levels()?, own.ranges())?;
-        let head = Head::new(job.id(), job.private_ranges()?.levels, own.specs().to_vec())?;
+        let head = Head::new(job.id(), own.specs().to_vec())?;
         Ok(Self { number: key.number(), head, proposal })
     }
 
@@ -101,14 +90,14 @@ impl RangesProposal {
     /// Returns the number of levels that each range is written in.
     #[must_use]
     pub fn levels(&self) -> u8 {
-        self.head.levels
+        self.proposal.levels()
     }
 
     /// Writes the file's bytes.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         let header = Header::of_sums(Kind::RangesProposal, key, self.head.values);
-        frame::seal(&header, 8 * self.head.bits() + 1024, |w| {
+        frame::seal(&header, 1024, |w| {
             w.u16(self.number);
             self.head.write(w);
             self.proposal.write(w);
@@ -132,7 +121,7 @@ impl RangesProposal {
         let mut r = Reader(frame.body);
         let number = r.u16()?;
         let head = Head::read(&mut r)?;
-        let proposal = Proposal::read(&mut r, head.bits())?;
+        let proposal = Proposal::read(&mut r, head.specs.len())?;
         r.end()?;
         frame.parameters_of(head.values)?;
         Ok(Self { number, head, proposal })
@@ -144,6 +133,7 @@ impl RangesProposal {
     /// Of another job; a number that is no client's; other levels or tensors.
     pub fn check(&self, job: &Job) -> Result<(), Error> {
         self.head.check(job)?;
+        job.private_ranges()?.check_levels(&self.proposal)?;
         job.check_number(self.number)
     }
 
@@ -215,7 +205,7 @@ impl AgreedRanges {
     /// Opens the ranges, and returns them with the job's largest weight.
     ///
     /// # Errors
-    /// Another secret of ranges than the job's; they are of another job, or have other tensors or levels; fewer
+    /// Another secret of ranges than the job's; they are of another job, or have other tensors; fewer
     /// proposed than the job's rank.
     pub fn open(&self, secret: &RangesSecret, job: &Job) -> Result<Agreement, Error> {
         job.private_ranges()?.check_key(secret.id())?;

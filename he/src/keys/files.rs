@@ -4,6 +4,7 @@ use std::{
     fs::{self, OpenOptions},
     io::Write as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{ClientKey, KeyRef, PublicKey, SecretKey, json};
@@ -203,8 +204,36 @@ pub fn beside(key: &Path, name: &str) -> PathBuf {
     if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 
-/// The name of the evaluation key of private ranges, beside that of the aggregator.
+/// The name of the evaluation key of private ranges, beside the aggregator's key.
 pub const RANGES_KEY: &str = "ranges-evaluation.cgk";
+
+impl RangesEvaluationKey {
+    /// Reads the file of an evaluation key that was made beside `key`: see [`from_bytes`](Self::from_bytes).
+    ///
+    /// # Errors
+    /// It cannot be read, or is none of this key; the path is named.
+    pub fn load(path: &Path, key: &PublicKey) -> Result<Self, Error> {
+        let read = || Self::from_bytes(&fs::read(path)?, key);
+        read().map_err(|e| e.within(path.display()))
+    }
+
+    /// Reads the one that a job with private ranges takes, from the file named or [`beside`] the aggregator's key.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn of_job(
+        job: &Job,
+        key: &PublicKey,
+        key_path: &Path,
+        named: Option<&Path>,
+    ) -> Result<Option<Arc<Self>>, Error> {
+        if job.private_ranges().is_err() {
+            return Ok(None);
+        }
+        let path = named.map_or_else(|| beside(key_path, RANGES_KEY), Path::to_path_buf);
+        Self::load(&path, key).map(|key| Some(Arc::new(key)))
+    }
+}
 
 /// Writes the files of a key and its job into a folder: `secret.json`, `public.json`, `job.json`, if its clients have
 /// keys of their own, those in `clients/`, and [`RANGES_KEY`] if it has a secret of private ranges.

@@ -221,7 +221,7 @@ impl RangesEvaluationKey {
             let mut sum = zero();
             for &input in &lookup.inputs {
                 match proposals.get(input) {
-                    Some(Proposal { seed, bodies }) => {
+                    Some(Proposal { seed, bodies, .. }) => {
                         lwe::add_seeded(sum.as_mut(), seed.bytes(), bit, bodies[bit]);
                     }
                     None => add(&mut sum, &results[input - proposals.len()]),

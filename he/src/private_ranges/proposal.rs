@@ -14,6 +14,8 @@ use crate::{
 pub struct Proposal {
     /// What the masks grow from: fresh for every proposal.
     pub(super) seed: Seed,
+    /// Bits of each range.
+    levels: u8,
     pub(super) bodies: Vec<u64>,
 }
 
@@ -30,7 +32,7 @@ impl Proposal {
         });
         let bits: Vec<_> = bits.collect();
         let bodies = lwe::encrypt(&secret.large(), seed.bytes(), &bits)?;
-        Ok(Self { seed, bodies })
+        Ok(Self { seed, levels: levels.count() as u8, bodies })
     }
 
     /// Returns what names it.
@@ -39,15 +41,22 @@ impl Proposal {
         self.seed
     }
 
+    /// Returns the number of levels that each range is written in.
+    #[must_use]
+    pub fn levels(&self) -> u8 {
+        self.levels
+    }
+
     pub(crate) fn write(&self, w: &mut Writer) {
         self.seed.write(w);
+        w.u8(self.levels);
         w.bytes(&to_bytes(&self.bodies));
     }
 
-    /// Reads a proposal of `bits` bits.
-    pub(crate) fn read(r: &mut Reader<'_>, bits: usize) -> Result<Self, FrameError> {
-        let seed = Seed::read(r)?;
-        let length = bits.checked_mul(8).ok_or(FrameError::Truncated)?;
-        Ok(Self { seed, bodies: to_words(r.bytes(length)?) })
+    /// Reads a proposal of the ranges of as many tensors.
+    pub(crate) fn read(r: &mut Reader<'_>, tensors: usize) -> Result<Self, FrameError> {
+        let (seed, levels) = (Seed::read(r)?, r.u8()?);
+        let length = tensors.checked_mul(8 * usize::from(levels)).ok_or(FrameError::Truncated)?;
+        Ok(Self { seed, levels, bodies: to_words(r.bytes(length)?) })
     }
 }

@@ -1,17 +1,26 @@
 //! The aggregator's side of a scheme: who may join, and the running sums.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, TryRecvError},
+    },
+    thread,
+};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
     Error, Job, PublicKey,
     exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
+    private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey},
 };
 
 use crate::{
     proto::{Accumulator, ChunkLayout, Refusal, Shard},
-    round::{Application, ContributionId, Opened},
+    round::{Application, ContributionId, Opened, Readiness, message::MAX_ROUND_MESSAGE_BYTES},
 };
 
 /// The most bytes of all chunk sums of a round, each with its bitmap: one memory region.
@@ -25,22 +34,42 @@ pub struct SumApplication {
     key: PublicKey,
     job: Job,
     engine: Arc<dyn Engine>,
+    /// The key that private ranges are found with, if the job has such.
+    ranges_key: Option<Arc<RangesEvaluationKey>>,
+    /// Private ranges that are being found.
+    finding: Option<Finding>,
+}
+
+/// The private ranges of those who joined, which take a thread some seconds.
+struct Finding {
+    joined: BTreeMap<u16, Vec<u8>>,
+    found: Receiver<EncryptedRanges>,
 }
 
 impl SumApplication {
-    /// Returns an application under `key` and a job of it, whose sums `engine` adds.
+    /// Returns an application under `key` and a job of it, whose sums `engine` adds. A job with private ranges takes
+    /// the key that they are found with.
     ///
     /// # Errors
     ///
-    /// A key that nothing can be summed under, or not the job's.
-    pub fn new(key: PublicKey, job: Job, engine: Arc<dyn Engine>) -> Result<Self, Error> {
+    /// A key that nothing can be summed under, or not the job's; private ranges, and no key that they are found with,
+    /// or another than the job's.
+    pub fn new(
+        key: PublicKey,
+        job: Job,
+        engine: Arc<dyn Engine>,
+        ranges_key: Option<Arc<RangesEvaluationKey>>,
+    ) -> Result<Self, Error> {
         key.check_sums()?;
         job.check_key(&key)?;
-        Ok(Self { key, job, engine })
+        if let Ok(private) = job.private_ranges() {
+            private.check_key(ranges_key.as_ref().ok_or(Error::NoRangesKey)?.id())?;
+        }
+        Ok(Self { key, job, engine, ranges_key, finding: None })
     }
 
-    /// Joins those who fit together, and returns the terms and the others, each with its reason.
-    fn terms(&self, joined: &BTreeMap<u16, Vec<u8>>) -> Result<(RoundTerms, LeftOut), String> {
+    /// Joins those who fit together.
+    fn join(&self, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Fitting, String> {
         let (mut announcements, mut left_out) = (vec![], vec![]);
         for (&number, hello) in joined {
             match Announcement::from_bytes(hello, &self.key) {
@@ -51,8 +80,62 @@ impl SumApplication {
         let joined = RoundTerms::join(&self.job, &announcements).map_err(|e| e.to_string())?;
         left_out.extend(joined.left_out);
         let named = |(number, error): (u16, Error)| (number, of_client(number, error));
-        Ok((joined.terms, left_out.into_iter().map(named).collect()))
+        let left_out: LeftOut = left_out.into_iter().map(named).collect();
+        let proposals = announcements.into_iter().filter_map(|(number, announcement)| {
+            let fits = left_out.iter().all(|(left, _)| *left != number);
+            announcement.proposal.filter(|_| fits)
+        });
+        Ok(Fitting { terms: joined.terms, proposals: proposals.collect(), left_out })
     }
+
+    /// Opens a round over those who fit, with private ranges if the job has such.
+    fn open_over(
+        &self,
+        Fitting { mut terms, left_out, .. }: Fitting,
+        ranges: Option<EncryptedRanges>,
+        late: BTreeSet<u16>,
+    ) -> Readiness {
+        terms.private_ranges = ranges;
+        let values = terms.agreement.values();
+        let chunks = self.key.parameters().chunks(values);
+        let shards = shards(&chunks).into_iter().map(|own| {
+            let (key, engine) = (&self.key, self.engine.clone());
+            let sum = ciphergram_he::Accumulator::of_chunks(key, engine, values, own.clone());
+            Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
+        });
+        let shards = shards.collect();
+        let terms = terms.to_bytes(&self.key);
+        Readiness::Ready(Opened { terms, layout: Box::new(chunks), shards, left_out, late })
+    }
+
+    /// Begins to find the private ranges of all who joined, unless somebody among them does not fit.
+    fn find_ranges(
+        &mut self,
+        key: Arc<RangesEvaluationKey>,
+        joined: &BTreeMap<u16, Vec<u8>>,
+    ) -> Result<Readiness, String> {
+        let Fitting { proposals, left_out, .. } = self.join(joined)?;
+        if left_out.is_empty() {
+            let private = *self.job.private_ranges().map_err(|e| e.to_string())?;
+            let rank = private.rank_among(proposals.len()).map_err(|e| e.to_string())?;
+            let (sender, found) = mpsc::channel();
+            thread::spawn(move || {
+                let proposals: Vec<_> = proposals.iter().collect();
+                // Fails only if nobody waits for it any more.
+                let _ = sender.send(key.find(&proposals, rank, private.levels.into(), &|_| {}));
+            });
+            self.finding = Some(Finding { joined: joined.clone(), found });
+        }
+        Ok(Readiness::Preparing { left_out })
+    }
+}
+
+/// Those of a round who fit together.
+struct Fitting {
+    terms: RoundTerms,
+    /// Their private ranges, if the job has such.
+    proposals: Vec<Proposal>,
+    left_out: LeftOut,
 }
 
 /// Returns the words of an error, and of which client it is.
@@ -85,6 +168,11 @@ impl Application for SumApplication {
         if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
             return Err(format!("{values} values are more than one round carries"));
         }
+        let terms = 4096 + EncryptedRanges::BYTES * announcement.agreement.specs().len();
+        if announcement.proposal.is_some() && terms > MAX_ROUND_MESSAGE_BYTES as usize / 2 {
+            let tensors = announcement.agreement.specs().len();
+            return Err(format!("{tensors} private ranges are more than one round's terms carry"));
+        }
         if announcement.seed.id() == *contribution {
             Ok(())
         } else {
@@ -93,18 +181,30 @@ impl Application for SumApplication {
     }
 
     /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one
-    /// another.
-    fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let (terms, left_out) = self.terms(joined)?;
-        let values = terms.agreement.values();
-        let chunks = self.key.parameters().chunks(values);
-        let shards = shards(&chunks).into_iter().map(|own| {
-            let (key, engine) = (&self.key, self.engine.clone());
-            let sum = ciphergram_he::Accumulator::of_chunks(key, engine, values, own.clone());
-            Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
-        });
-        let terms = terms.to_bytes(&self.key);
-        Ok(Opened { terms, layout: Box::new(chunks), shards: shards.collect(), left_out })
+    /// another. Private ranges are found on a thread meanwhile; whoever leaves before they are there is not in the
+    /// round, though its range may be the one that was found.
+    fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+        let Some(key) = self.ranges_key.clone() else {
+            return Ok(self.open_over(self.join(joined)?, None, BTreeSet::new()));
+        };
+        let Some(finding) = &self.finding else { return self.find_ranges(key, joined) };
+        let ranges = match finding.found.try_recv() {
+            Ok(ranges) => ranges,
+            Err(TryRecvError::Empty) => return Ok(Readiness::Preparing { left_out: vec![] }),
+            Err(TryRecvError::Disconnected) => {
+                self.finding = None;
+                return Err("private ranges could not be found".into());
+            }
+        };
+        let proposed = self.finding.take().map(|finding| finding.joined).unwrap_or_default();
+        let (in_time, late): (BTreeMap<_, _>, BTreeMap<_, _>) = joined
+            .clone()
+            .into_iter()
+            .partition(|(number, hello)| proposed.get(number) == Some(hello));
+        if in_time.is_empty() {
+            return self.find_ranges(key, joined);
+        }
+        Ok(self.open_over(self.join(&in_time)?, Some(ranges), late.into_keys().collect()))
     }
 }
 

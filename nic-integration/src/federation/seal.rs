@@ -57,7 +57,7 @@ pub(super) enum SpoolState {
     /// Nowhere: a restart would be refused.
     None,
     /// A new file, empty, and how it begins.
-    New(Spool, SpoolHeader),
+    New(Spool, Box<SpoolHeader>),
     /// A file that holds the first chunks already.
     Resumed(Spool),
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use ciphergram_accel::Engine;
-use ciphergram_he::{Job, PublicKey, random};
+use ciphergram_he::{Job, PublicKey, private_ranges::RangesEvaluationKey, random};
 use tracing::{Span, field::Empty, info_span};
 
 use super::{
@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub poll: bool,
     /// As a [client's](super::PathConfig::datagram_bytes).
     pub datagram_bytes: Option<usize>,
+    /// The key that private ranges are found with, for a job that has such.
+    pub ranges_key: Option<Arc<RangesEvaluationKey>>,
 }
 
 /// The time after its close for which a round's sums are offered to clients that do not
@@ -137,7 +139,8 @@ impl<W: Wire> Server<W> {
             linger: LINGER,
             seed: *random::bytes::<32>()?,
         };
-        let node = Aggregator::new(settings, SumApplication::new(key, job, engine)?)?;
+        let node =
+            Aggregator::new(settings, SumApplication::new(key, job, engine, config.ranges_key)?)?;
         Ok(Self { pipelines, node, commands: mpsc::channel() })
     }
 

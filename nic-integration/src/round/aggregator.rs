@@ -24,6 +24,9 @@ use super::open::{Round, RoundProgress, RoundSummary};
 use super::pending::{Joined, PendingRound};
 use super::{Application, JOIN_INBOX, Shortage};
 
+/// The span after which an application that prepares a round is asked again.
+const PREPARING_SPAN: Duration = Duration::from_millis(20);
+
 /// Events that may wait for the owner; newer ones are dropped.
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
 
@@ -82,6 +85,13 @@ pub enum AggregatorEvent {
         round: u32,
         /// Its number.
         contributor: u16,
+    },
+    /// The application prepares a round that takes time: those who join meanwhile are in the next one.
+    Preparing {
+        /// The round.
+        round: u32,
+        /// The number of clients that wait.
+        clients: usize,
     },
     /// A round began.
     Opened {
@@ -159,6 +169,8 @@ pub struct Aggregator<A> {
     /// Nodes that may no longer take part, and are still heard: they finish the round under way, or
     /// are sent the reason.
     leaving: BTreeSet<NodeId>,
+    /// The application prepares the next round, and is asked again soon.
+    is_preparing: bool,
     /// Too few clients came: no further round opens.
     given_up: bool,
     current: Option<Round>,
@@ -196,6 +208,7 @@ impl<A: Application> Aggregator<A> {
             refused: BTreeMap::new(),
             refusals: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            is_preparing: false,
             given_up: false,
             current: None,
             last: None,
@@ -448,7 +461,8 @@ impl<A: Application> Node for Aggregator<A> {
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
         // Events of pipelines on other threads are acted upon at once.
         let events = self.endpoint.has_events().then_some(Time::ZERO);
-        let all = [self.endpoint.poll_timeout(), events, pending, deadline, linger];
+        let preparing = self.is_preparing.then_some(self.seen + PREPARING_SPAN);
+        let all = [self.endpoint.poll_timeout(), events, pending, deadline, linger, preparing];
         all.into_iter().flatten().min()
     }
 }

@@ -19,6 +19,9 @@ impl AggregatorEvent {
             Self::Resumed { round, contributor } => {
                 format!("round {round}: client {contributor} is back with its contribution")
             }
+            Self::Preparing { round, clients } => {
+                format!("round {round}: finding the ranges that {clients} clients agree on")
+            }
             Self::Opened { round, contributors, .. } => {
                 format!("round {round} opened with clients {contributors:?}")
             }

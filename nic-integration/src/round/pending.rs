@@ -1,6 +1,6 @@
 //! Clients that wait for the next round (PROTOCOL §7.3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::proto::{Peer, Time};
@@ -115,7 +115,10 @@ impl PendingRound {
         all.filter(|due| *due > now).min()
     }
 
-    pub(super) fn into_joined(self) -> BTreeMap<u16, Joined> {
-        self.joined
+    /// Takes out all but these clients, who wait for the next round.
+    pub(super) fn take_all_but(&mut self, late: &BTreeSet<u16>) -> BTreeMap<u16, Joined> {
+        let all: Vec<u16> = self.joined.keys().copied().collect();
+        let taken = all.into_iter().filter(|contributor| !late.contains(contributor));
+        taken.filter_map(|contributor| Some((contributor, self.leave(contributor)?))).collect()
     }
 }

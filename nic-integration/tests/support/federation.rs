@@ -183,6 +183,7 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         round_deadline: PATIENCE,
         poll: false,
         datagram_bytes: None,
+        ranges_key: None,
     }
 }
 

@@ -24,7 +24,7 @@ use ciphergram_nic::proto::{
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
-    ContributorConfig, ContributorEvent, End, Opened, Opening, Resume, SumLayout,
+    ContributorConfig, ContributorEvent, End, Opened, Opening, Readiness, Resume, SumLayout,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -110,16 +110,18 @@ impl Accumulator for Adder {
 pub(crate) const MISFIT: &str = "it does not fit the others";
 
 /// Admits every client that says hello and names its contribution, and opens a round without those
-/// whose contribution is a misfit.
+/// whose contribution is a misfit. It prepares every second round until it is asked again.
 pub(crate) struct Integers {
     incarnation: u32,
     sums: Accumulators,
     misfits: BTreeSet<u8>,
+    /// Those whom a round is prepared for.
+    prepared: BTreeMap<u16, Vec<u8>>,
 }
 
 impl Integers {
     pub(crate) fn new(incarnation: u32, sums: Accumulators, misfits: BTreeSet<u8>) -> Self {
-        Self { incarnation, sums, misfits }
+        Self { incarnation, sums, misfits, prepared: BTreeMap::new() }
     }
 }
 
@@ -127,19 +129,31 @@ impl Application for Integers {
     fn admit(&mut self, _: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
         if hello == self::hello(id[0]) { Ok(()) } else { Err("say hello".into()) }
     }
-    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+        let mut late = BTreeSet::new();
+        if round % 2 == 1 {
+            let is_prepared =
+                |(number, hello): (&u16, &Vec<u8>)| self.prepared.get(number) == Some(hello);
+            if !joined.iter().any(is_prepared) {
+                self.prepared = joined.clone();
+                return Ok(Readiness::Preparing { left_out: vec![] });
+            }
+            late = joined.iter().filter(|client| !is_prepared(*client)).map(|(n, _)| *n).collect();
+            self.prepared.clear();
+        }
         let (sums, round) = (self.sums.clone(), (self.incarnation, round));
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
         let terms = vec![round.1 as u8];
         let misfit = |hello: &[u8]| hello.last().is_some_and(|id| self.misfits.contains(id));
-        let left_out = joined.iter().filter(|(_, hello)| misfit(hello));
+        let left_out = joined.iter().filter(|(n, hello)| misfit(hello) && !late.contains(n));
         let left_out = left_out.map(|(number, _)| (*number, MISFIT.to_string())).collect();
         let shards = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
             let accumulator = Box::new(Adder { round, sums: sums.clone() });
             Shard { chunks, accumulator }
         });
-        Ok(Opened { terms, layout: Box::new(Cut), shards: shards.into(), left_out })
+        let (layout, shards) = (Box::new(Cut), shards.into());
+        Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
     }
 }
 

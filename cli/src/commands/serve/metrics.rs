@@ -72,7 +72,8 @@ impl Metrics {
             AggregatorEvent::Closed(_) => &mut self.rounds_closed,
             AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
             AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
-            AggregatorEvent::OpenFailed { .. }
+            AggregatorEvent::Preparing { .. }
+            | AggregatorEvent::OpenFailed { .. }
             | AggregatorEvent::TooFew(_)
             | AggregatorEvent::Allowed { .. }
             | AggregatorEvent::Finished { .. }

@@ -251,6 +251,7 @@ impl Status {
             AggregatorEvent::Opened { round, contributors, chunks } => {
                 return Some((Phase::Waiting, self.on_opened(*round, contributors, *chunks, now)));
             }
+            AggregatorEvent::Preparing { .. } => {}
             AggregatorEvent::TooFew(shortage) if shortage.waits_on => {}
             AggregatorEvent::OpenFailed { .. } | AggregatorEvent::TooFew(_) => {
                 self.waiting_since = None;

@@ -122,11 +122,13 @@ impl<'a> Run<'a> {
     /// As [`Contributor::join`].
     pub(super) fn join(&self, node: &mut Contributor, now: Time) -> Result<(), Error> {
         let contribution = self.announcement.seed.id();
-        Ok(node.join(now, contribution, self.hello(), self.resume)?)
+        Ok(node.join(now, contribution, self.hello()?, self.resume)?)
     }
 
-    fn hello(&self) -> Vec<u8> {
-        self.announcement.to_bytes(self.participation.key.public())
+    /// Returns the announcement as the aggregator may see it.
+    fn hello(&self) -> Result<Vec<u8>, Error> {
+        let shown = self.announcement.without_private_ranges(self.participation.job)?;
+        Ok(shown.to_bytes(self.participation.key.public()))
     }
 
     fn bad_round(&self, what: &'static str) -> Error {
@@ -243,7 +245,9 @@ impl<'a> Run<'a> {
         'a: 's,
     {
         let key = self.participation.key.public();
+        let secret = self.participation.key.ranges_secret();
         let terms = RoundTerms::from_bytes(&opening.terms, key)?;
+        let terms = terms.opened(self.participation.job, secret)?;
         if !opening.contributors.iter().eq(terms.participants.iter().map(|c| &c.number)) {
             return Err(self.bad_round("its lists of contributors differ"));
         }
@@ -252,7 +256,7 @@ impl<'a> Run<'a> {
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
-        node.amend(self.hello());
+        node.amend(self.hello()?);
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
         self.open = Some(OpenRound::new(since, opening, terms, chunks));
         let (participation, number, announcement) =
@@ -362,5 +366,5 @@ fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcemen
     let Participation { key, job, ledger, update, weight, .. } = *participation;
     let next = |ledger: &Ledger| ledger.next_round(job, key.number());
     let lowest = ledger.map_or(Ok(0), next)?;
-    Ok(Announcement::propose(seed, job, lowest, update, weight)?)
+    Ok(Announcement::propose(seed, job, lowest, update, weight, key.ranges_secret())?)
 }

@@ -131,7 +131,7 @@ impl Sealing {
                     rounding: self.rounding,
                     announcement: announcement.clone(),
                 };
-                let new = |spool| SpoolState::New(spool, header());
+                let new = |spool| SpoolState::New(spool, Box::new(header()));
                 (ticket, spool.map_or(SpoolState::None, new))
             }
             None => return Ok(()),

@@ -1,14 +1,21 @@
 //! The opening of rounds (PROTOCOL §7.3, §7.4).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::proto::{SumConfig, SumRegion, Time};
 use crate::round::message::Open;
 use crate::round::open::Round;
 use crate::round::rkey::fresh_rkey;
-use crate::round::{Application, Opened, Shortage};
+use crate::round::{Application, Opened, Readiness, Shortage};
 
 use super::{Aggregator, AggregatorConfig, AggregatorEvent};
+
+/// A round that begins.
+struct Begun {
+    region: SumRegion,
+    terms: Vec<u8>,
+    late: BTreeSet<u16>,
+}
 
 impl<A: Application> Aggregator<A> {
     /// Opens the next round if it can begin now; says so if too few have joined by their deadline.
@@ -29,18 +36,32 @@ impl<A: Application> Aggregator<A> {
     }
 
     fn open_with_those_who_fit(&mut self, now: Time) {
-        let mut opened = match self.application.open(self.opened, self.pending.hellos()) {
-            Ok(opened) => opened,
+        let was_preparing = std::mem::take(&mut self.is_preparing);
+        let answer = match self.application.open(self.opened, self.pending.hellos()) {
+            Ok(answer) => answer,
             Err(reason) => return self.fail_open(now, reason),
         };
-        for (contributor, reason) in std::mem::take(&mut opened.left_out) {
+        let (left_out, opened) = match answer {
+            Readiness::Ready(mut opened) => (std::mem::take(&mut opened.left_out), Some(opened)),
+            Readiness::Preparing { left_out } => (left_out, None),
+        };
+        for (contributor, reason) in left_out {
             self.leave_out(now, contributor, reason);
         }
-        if self.pending.count() < usize::from(self.config.min_clients) {
+        let late = opened.as_ref().map_or(0, |opened| opened.late.len());
+        if self.pending.count() - late < usize::from(self.config.min_clients) {
             return; // They wait for others, who open the round at once if the deadline has passed.
         }
+        let Some(opened) = opened else {
+            self.is_preparing = true;
+            if !was_preparing {
+                let (round, clients) = (self.opened, self.pending.count());
+                self.emit(AggregatorEvent::Preparing { round, clients });
+            }
+            return;
+        };
         match self.begin(opened) {
-            Ok((region, terms)) => self.open(now, region, terms),
+            Ok(begun) => self.open(now, begun),
             Err(reason) => self.fail_open(now, reason),
         }
     }
@@ -85,22 +106,23 @@ impl<A: Application> Aggregator<A> {
         self.left_out.insert(contributor, (joined, reason));
     }
 
-    /// Makes a region for a round that the application opened, and returns it with its terms.
-    fn begin(&mut self, opened: Opened) -> Result<(SumRegion, Vec<u8>), String> {
+    /// Makes a region for a round that the application opened.
+    fn begin(&mut self, opened: Opened) -> Result<Begun, String> {
         let region = SumRegion::new(SumConfig {
             round: self.opened,
             contributors: self.config.clients,
-            target: self.pending.count() as u32,
+            target: (self.pending.count() - opened.late.len()) as u32,
             layout: opened.layout,
             shards: opened.shards,
             whole: self.config.whole,
         });
-        Ok((region.map_err(|error| error.to_string())?, opened.terms))
+        let region = region.map_err(|error| error.to_string())?;
+        Ok(Begun { region, terms: opened.terms, late: opened.late })
     }
 
-    /// Opens a round with all who wait.
-    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>) {
-        let joined = std::mem::take(&mut self.pending).into_joined();
+    /// Opens a round with all who wait, but for those who came too late.
+    fn open(&mut self, now: Time, Begun { region, terms, late }: Begun) {
+        let joined = self.pending.take_all_but(&late);
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));

@@ -1,0 +1,144 @@
+//! Ranges that clients agree on without showing theirs: rounds of real processes, and files.
+
+#![cfg(feature = "tfhe")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tensors.rs"]
+mod tensors;
+
+use std::fs;
+
+use place::Place;
+use tensors::{from_file, single, to_file, uniform};
+
+const CLIENTS: usize = 8;
+/// The magnitude of an honest client's values.
+const USUAL: f64 = 0.01;
+/// The largest range of a job by default, which a liar claims.
+const LARGEST: f64 = 10.0;
+
+fn place(rank: &str) -> Place {
+    let place = Place::new();
+    place.done(&format!("keygen --clients {CLIENTS} --ranges-key --out keys"));
+    fs::remove_file(place.path("keys/job.json")).unwrap();
+    let words = format!("--ranges agree{rank} --levels 16");
+    place.done(&format!("job --key keys/secret.json {words} --out keys/job.json"));
+    place
+}
+
+/// Brings each client's values, and returns them. The last client claims the largest range there is.
+fn bring(place: &Place) -> Vec<Vec<f64>> {
+    let mut draw = uniform(7);
+    let mut all: Vec<Vec<f64>> =
+        (0..CLIENTS).map(|_| (0..40).map(|_| USUAL * draw()).collect()).collect();
+    all[CLIENTS - 1][0] = LARGEST;
+    for (i, values) in all.iter().enumerate() {
+        place.write(&format!("g{i}"), to_file(&single(values)));
+    }
+    all
+}
+
+/// Returns the largest error of a mean of values, the first aside, of clients that are in it.
+fn largest_error(place: &Place, mean: &str, all: &[Vec<f64>]) -> f64 {
+    let found = &from_file(&place.read(mean))["t"].values;
+    let mean = |i: usize| all.iter().map(|values| values[i]).sum::<f64>() / all.len() as f64;
+    (1..found.len()).map(|i| (found[i] - mean(i)).abs()).fold(0.0, f64::max)
+}
+
+fn round(place: &Place) {
+    let (mut server, address) = place.serve("--rounds 1");
+    let clients: Vec<_> = (0..CLIENTS).map(|i| place.join(&address, i, "--json")).collect();
+    assert_eq!(server.event("preparing")["clients"], CLIENTS);
+    server.event("opened");
+    for client in clients {
+        client.finish().done();
+    }
+    server.finish().done();
+}
+
+#[test]
+fn one_client_cannot_set_the_range_of_all_unless_it_is_the_largest_that_counts() {
+    let place = self::place("");
+    let all = bring(&place);
+    round(&place);
+    // A range of 2^-6, and so a step of 2^-6 ÷ 32767; one that the liar set would be 10 ÷ 32767.
+    assert!(largest_error(&place, "mean0", &all) < 4.8e-7);
+    let place = self::place(":1");
+    let all = bring(&place);
+    round(&place);
+    assert!(largest_error(&place, "mean0", &all) > 5e-6);
+}
+
+#[test]
+fn files_go_the_same_way() {
+    let place = self::place(":median");
+    let all = bring(&place);
+    for i in 0..3 {
+        let key = format!("--key keys/secret.json --client {i}");
+        let line = place.done(&format!("ranges --agree {key} --out p{i} g{i}"));
+        assert!(line.contains("encrypted"), "{line}");
+    }
+    let merge = "ranges --merge --key keys/ranges-evaluation.cgk --out";
+    let line = place.done(&format!("{merge} agreed p0 p1 p2"));
+    assert!(line.contains("agreed by 3 clients, encrypted"), "{line}");
+    place.done("ranges --open --key keys/secret.json --out ranges agreed");
+    let ranges: serde_json::Value = serde_json::from_slice(&place.read("ranges")).unwrap();
+    assert_eq!(ranges["tensors"][0]["range"], 2f64.powi(-6));
+    for i in 0..3 {
+        let key = format!("--key keys/secret.json --client {i} --ranges ranges");
+        place.done(&format!("encrypt {key} --in g{i} --out c{i}"));
+    }
+    place.done("aggregate --key keys/public.json --out sum c0 c1 c2");
+    place.done("decrypt --key keys/secret.json --in sum --out mean");
+    assert!(largest_error(&place, "mean", &all[..3]) < 4.8e-7);
+
+    // What is wrong with them, in one line.
+    place.fails_with(1, &format!("{merge} bad p0 p1 p0"), &["client 0", "given twice"]);
+    place.fails_with(1, &format!("{merge} bad p0 g1"), &["g1", "not a Ciphergram file"]);
+    place.fails_with(1, &format!("{merge} bad agreed"), &["agreed", "belongs"]);
+    place.fails_with(
+        1,
+        "ranges --open --key keys/secret.json --out r p0",
+        &["p0", "proposal of ranges"],
+    );
+    place.fails_with(1, "ranges --merge --key keys/public.json --out r p0", &["public.json"]);
+    place.fails_with(1, "ranges --agree --key keys/public.json --out r g0", &["public"]);
+    place.fails_with(
+        2,
+        "ranges --key keys/secret.json --out r g0",
+        &["--agree, --merge or --open"],
+    );
+    place.fails_with(
+        1,
+        "ranges --agree --key keys/secret.json --client 8 --out r g0",
+        &["client", "8"],
+    );
+    place.done("keygen --clients 8 --ranges-key --out other");
+    let other = "ranges --agree --key other/secret.json --client 0 --job keys/job.json --out r g0";
+    place.fails_with(1, other, &["keys/job.json", "key"]);
+    for (words, part) in [
+        ("--ranges agree:9", "rank 9 among 8 clients"),
+        ("--ranges agree:4", "--min-clients"),
+        ("--ranges agree --dp-sigma 1 --dp-clip 1", "noise"),
+    ] {
+        place.fails_with(1, &format!("job --key keys/secret.json --out j {words}"), &[part]);
+    }
+    for words in ["--ranges agree:0", "--ranges agree --levels 33", "--levels 8"] {
+        place.fails(2, &format!("job --key keys/secret.json --out j {words}"));
+    }
+    place.fails_with(1, "job --key keys/public.json --out j --ranges agree", &["secret.json"]);
+}
+
+#[test]
+fn an_aggregator_without_the_key_to_find_ranges_says_so() {
+    let place = self::place(":2");
+    let other = place.path("elsewhere.cgk");
+    fs::rename(place.path("keys/ranges-evaluation.cgk"), &other).unwrap();
+    let serve = "serve --key keys/public.json --listen 127.0.0.1:0";
+    place.fails_with(1, serve, &["ranges-evaluation.cgk"]);
+    place.done("keygen --clients 8 --ranges-key --out other");
+    let foreign = format!("{serve} --ranges-key other/ranges-evaluation.cgk");
+    place.fails_with(1, &foreign, &["other/ranges-evaluation.cgk", "key"]);
+}
