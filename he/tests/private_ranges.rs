@@ -352,6 +352,55 @@ mod with_tfhe {
         assert!(matches!(refused, Err(Error::RangesKey { .. })));
     }
 
+    /// Of a round the aggregator sees announcements, before and after sealing, and makes the terms.
+    #[test]
+    fn nothing_that_the_aggregator_sees_has_a_range_in_clear() {
+        let key = key(8);
+        let (evaluation, job) = (evaluation(&key), job(&key, Rank::Largest(2)));
+        let secret = key.ranges_secret();
+        let own = [0.3, 0.07];
+        let announce = |_| {
+            let seed = Ticket::draw().unwrap().seed();
+            Announcement::propose(seed, &job, 0, &update(&own), 1, secret).unwrap()
+        };
+        let announced: Vec<_> = (0..3).map(announce).zip(0u16..).map(|(a, n)| (n, a)).collect();
+        let proposals: Vec<_> = announced.iter().flat_map(|(_, a)| &a.proposal).collect();
+        let found = evaluation.find(&proposals, 2, LEVELS.into(), &|_| {});
+        let terms = RoundTerms::join(&job, &announced).unwrap().terms;
+        let terms = RoundTerms { private_ranges: Some(found), ..terms };
+        let bytes = terms.to_bytes(key.public());
+        let terms = RoundTerms::from_bytes(&bytes, key.public()).unwrap();
+        let opened = terms.clone().opened(&job, secret).unwrap();
+        assert_eq!(opened.agreement.ranges(), [0.5, 0.125]);
+        opened.check(1, &announced[1].1, &job).unwrap();
+        let sealed = Announcement { agreement: opened.agreement, ..announced[1].1.clone() };
+        let shown = sealed.without_private_ranges(&job).unwrap();
+        let [sealed, shown] = [sealed, shown].map(|a| a.to_bytes(key.public()));
+        let has_one = |bytes: &[u8]| {
+            let ranges = own.iter().chain(&[0.5, 0.125]);
+            ranges.map(|range| range.to_le_bytes()).any(|r| bytes.windows(8).any(|w| w == r))
+        };
+        assert!(has_one(&sealed), "a spool has the ranges that it was sealed under");
+        assert!(!has_one(&shown) && !has_one(&bytes));
+        assert!(announced.iter().all(|(_, a)| !has_one(&a.to_bytes(key.public()))));
+        // Terms and jobs that are not of one kind.
+        let told = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
+        for refused in [
+            terms.clone().opened(&told, secret),
+            RoundTerms { private_ranges: None, ..terms.clone() }.opened(&job, secret),
+        ] {
+            assert!(matches!(refused, Err(Error::Terms { .. })), "{refused:?}");
+        }
+        assert_eq!(terms.opened(&job, None), Err(Error::NoRangesSecret));
+        let unencrypted = Announcement { proposal: None, ..announced[0].1.clone() };
+        assert!(matches!(unencrypted.check(0, &job), Err(Error::BeyondJob { .. })));
+        // Somebody's proposal under another's number.
+        let copied =
+            Announcement { seed: Ticket::draw().unwrap().seed(), ..announced[0].1.clone() };
+        let joined = RoundTerms::join(&job, &[announced[0].clone(), (5, copied)]).unwrap();
+        assert!(matches!(joined.left_out[..], [(5, Error::SameContribution)]), "{joined:?}");
+    }
+
     #[test]
     fn damaged_evaluation_keys_are_refused() {
         let key = key(2);

@@ -313,3 +313,61 @@ fn shifts(table: Table) -> (u64, u64) {
         Table::Cut(_) | Table::Low | Table::High(_) => (0, 0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Scheme, SecretKey,
+        params::Literal,
+        private_ranges::{Levels, Rank},
+    };
+
+    /// Returns how many of the ciphertexts of bits open, under a secret, to a bit with little noise.
+    fn bits(secret: &[u64], Proposal { seed, bodies, .. }: &Proposal) -> usize {
+        let phase = |(index, &body): (usize, &u64)| {
+            let mut ciphertext = zero();
+            lwe::add_seeded(ciphertext.as_mut(), seed.bytes(), index, body);
+            decrypt_lwe_ciphertext(&LweSecretKey::from_container(secret), &ciphertext).0
+        };
+        let is_bit = |phase: &u64| phase.wrapping_add(1 << 20) & !(1 << UNIT_LOG2) < 1 << 21;
+        bodies.iter().enumerate().map(phase).filter(is_bit).count()
+    }
+
+    /// All that an aggregator holds: its key, proposals with their seeds, and what it found. The library's own
+    /// decryption opens each under the clients' secret, and nothing under what there is of bits and seeds besides.
+    #[test]
+    fn what_an_aggregator_holds_opens_to_nothing_under_what_it_has() {
+        let literal = Literal { scheme: Scheme::CkksSum, clients: 4, bits: 16 };
+        let (key, secret) = (SecretKey::generate(literal).unwrap(), RangesSecret::draw().unwrap());
+        let file = RangesEvaluationKey::generate(&secret, key.public()).unwrap();
+        let evaluation = RangesEvaluationKey::from_bytes(&file, key.public()).unwrap();
+        let levels = Levels::new(16, 8.0);
+        let proposals: Vec<_> =
+            (0..3).map(|_| Proposal::new(&secret, levels, &[0.5, 8.0]).unwrap()).collect();
+        let all: Vec<_> = proposals.iter().collect();
+        let found = evaluation.find(&all, Rank::Median.among(3), levels.count(), &|_| {});
+        assert_eq!(found.open(&secret, levels), [0.5, 8.0]);
+        assert_eq!(bits(&secret.large(), &proposals[0]), 32);
+        // Words of files, and streams of seeds in them, as keys.
+        let words = |from: &[u8]| -> Vec<u64> {
+            let words = from.as_chunks().0.iter().cycle().take(DIMENSION);
+            words.map(|word| u64::from_le_bytes(*word)).collect()
+        };
+        let mut seeds = vec![*proposals[0].seed.bytes(), [0; 32]];
+        seeds.extend(file[48..].as_chunks::<32>().0.iter().take(8));
+        let tries = seeds.iter().flat_map(|seed| {
+            let derived = RangesSecret::of_seed(zeroize::Zeroizing::new(*seed));
+            [derived.large().to_vec(), random::keystream(seed, DIMENSION).to_vec(), words(seed)]
+        });
+        let answer: Vec<u8> = found.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let tries = tries.chain([words(&file), words(&file[100..]), words(&answer)]);
+        for mut key in tries {
+            key.iter_mut().for_each(|word| *word &= 1);
+            assert!(proposals.iter().all(|proposal| bits(&key, proposal) < 4));
+            let answers = found.words.chunks(DIMENSION + 1);
+            let opened: Vec<_> = answers.map(|answer| lwe::open_level(&key, answer)).collect();
+            assert_ne!(opened, [12, 16]);
+        }
+    }
+}
