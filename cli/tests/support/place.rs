@@ -213,8 +213,9 @@ impl Place {
         let texts = files.filter_map(|file| fs::read_to_string(file).ok());
         let keys = texts.filter_map(|text| serde_json::from_str::<Value>(&text).ok());
         let numbers = keys.flat_map(|key| {
-            let own = ["p", "q", "seed", "sum_key"].map(|name| key[name].clone());
-            let tags = ["coefficients", "pads"].map(|name| key["client"][name].clone());
+            let own = ["p", "q", "seed", "sum_key", "ranges_secret"].map(|name| key[name].clone());
+            let tags =
+                ["coefficients", "pads", "ranges_secret"].map(|name| key["client"][name].clone());
             let all = own.into_iter().chain(tags);
             all.filter_map(|number| number.as_str().map(str::to_owned)).collect::<Vec<_>>()
         });

@@ -48,7 +48,7 @@ struct Finding {
 
 impl SumApplication {
     /// Returns an application under `key` and a job of it, whose sums `engine` adds. A job with private ranges takes
-    /// the key that they are found with.
+    /// the key that they are found with, which others leave aside.
     ///
     /// # Errors
     ///
@@ -62,9 +62,14 @@ impl SumApplication {
     ) -> Result<Self, Error> {
         key.check_sums()?;
         job.check_key(&key)?;
-        if let Ok(private) = job.private_ranges() {
-            private.check_key(ranges_key.as_ref().ok_or(Error::NoRangesKey)?.id())?;
-        }
+        let ranges_key = match job.private_ranges() {
+            Ok(private) => {
+                let ranges_key = ranges_key.ok_or(Error::NoRangesKey)?;
+                private.check_key(ranges_key.id())?;
+                Some(ranges_key)
+            }
+            Err(_) => None,
+        };
         Ok(Self { key, job, engine, ranges_key, finding: None })
     }
 
