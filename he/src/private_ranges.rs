@@ -3,8 +3,9 @@
 //! A client writes the level of its range in unary, one bit for each level that the job admits, and encrypts the bits
 //! under learning with errors ([`Proposal`]). The aggregator adds the bits of all clients, and for each level one
 //! programmable bootstrap finds whether as many as the [rank](Rank) have it; added, these are the level that is agreed
-//! ([`EncryptedRanges`]), which the clients open. K − 1 clients that lie cannot raise a range, and nobody sees
-//! that of a single client; what the aggregator could do is in SECURITY.md.
+//! ([`EncryptedRanges`]), which the clients open. K − 1 clients that claim more than they have cannot raise a
+//! range, and nobody sees that of a single client. What an aggregator could do, and a client that encrypts nonsense, is
+//! in SECURITY.md.
 //!
 //! The clients share a secret ([`RangesSecret`]), beside which the aggregator holds an evaluation key. Bootstraps, and
 //! the making of that key, are those of crate `tfhe`: they need the feature of that name, and nothing else does.

@@ -370,28 +370,38 @@ mod with_tfhe {
         let terms = RoundTerms { private_ranges: Some(found), ..terms };
         let bytes = terms.to_bytes(key.public());
         let terms = RoundTerms::from_bytes(&bytes, key.public()).unwrap();
-        let opened = terms.clone().opened(&job, secret).unwrap();
+        let opened = terms.clone().opened(&job, secret, None).unwrap();
         assert_eq!(opened.agreement.ranges(), [0.5, 0.125]);
         opened.check(1, &announced[1].1, &job).unwrap();
-        let sealed = Announcement { agreement: opened.agreement, ..announced[1].1.clone() };
+        let mut sealed = announced[1].1.clone();
+        sealed.seal_under(&opened, &job, secret).unwrap();
+        assert_eq!(sealed.agreement, opened.agreement);
+        // Whoever sealed proposes what was agreed: by three of them it is agreed again, whatever the rank.
+        let again = [0, 1, 2].map(|_| sealed.proposal.as_ref().unwrap());
+        let again = evaluation.find(&again, 3, LEVELS.into(), &|_| {});
+        let again = RoundTerms { private_ranges: Some(again), ..terms.clone() };
+        assert_eq!(again.opened(&job, secret, None).unwrap().agreement, sealed.agreement);
         let shown = sealed.without_private_ranges(&job).unwrap();
-        let [sealed, shown] = [sealed, shown].map(|a| a.to_bytes(key.public()));
+        let [stored, shown] = [&sealed, &shown].map(|a| a.to_bytes(key.public()));
         let has_one = |bytes: &[u8]| {
             let ranges = own.iter().chain(&[0.5, 0.125]);
             ranges.map(|range| range.to_le_bytes()).any(|r| bytes.windows(8).any(|w| w == r))
         };
-        assert!(has_one(&sealed), "a spool has the ranges that it was sealed under");
+        assert!(has_one(&stored), "a spool has the ranges that it was sealed under");
         assert!(!has_one(&shown) && !has_one(&bytes));
         assert!(announced.iter().all(|(_, a)| !has_one(&a.to_bytes(key.public()))));
         // Terms and jobs that are not of one kind.
         let told = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
         for refused in [
-            terms.clone().opened(&told, secret),
-            RoundTerms { private_ranges: None, ..terms.clone() }.opened(&job, secret),
+            terms.clone().opened(&told, secret, None),
+            RoundTerms { private_ranges: None, ..terms.clone() }.opened(&job, secret, None),
         ] {
             assert!(matches!(refused, Err(Error::Terms { .. })), "{refused:?}");
         }
-        assert_eq!(terms.opened(&job, None), Err(Error::NoRangesSecret));
+        assert_eq!(terms.clone().opened(&job, None, None), Err(Error::NoRangesSecret));
+        // Whoever has sealed opens nothing more, whatever the terms hold.
+        let sealed_under = terms.opened(&job, None, Some(&sealed.agreement)).unwrap();
+        assert_eq!(sealed_under.agreement, sealed.agreement);
         let unencrypted = Announcement { proposal: None, ..announced[0].1.clone() };
         assert!(matches!(unencrypted.check(0, &job), Err(Error::BeyondJob { .. })));
         // Somebody's proposal under another's number.

@@ -278,8 +278,9 @@ impl Contributing<'_, '_> {
     ) -> Result<(u64, he::Agreement)> {
         match (self.terms, self.announcement) {
             (Some(terms), Some(own)) => {
-                terms.terms.check(key.number(), &own.announcement, job)?;
-                Ok((terms.terms.round, terms.terms.agreement.clone()))
+                let terms = terms.terms.clone().opened(job, key.ranges_secret(), None)?;
+                terms.check(key.number(), &own.announcement, job)?;
+                Ok((terms.round, terms.agreement))
             }
             (None, None) => {
                 let ranges = (self.ranges, self.max_weight);

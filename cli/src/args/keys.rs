@@ -104,7 +104,7 @@ pub(crate) struct Job {
     pub(crate) max_range: Option<f64>,
     /// Settle the tensors and ranges of this ranges file; or agree on private ones, of which agree:K takes the K-th
     /// largest of a round's clients, agree:median the middle, agree the second largest from four clients on
-    #[arg(long, value_name = "FILE|agree[:K]", value_parser = job_ranges)]
+    #[arg(long, value_name = "FILE|agree[:K]", value_parser = job_ranges())]
     pub(crate) ranges: Option<JobRanges>,
     /// Levels that private ranges are told apart in, powers of two from the largest range down [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LEVELS)))]

@@ -14,6 +14,8 @@ use ciphergram_nic::{
     proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
 };
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
 use super::KeySizes;
 
 /// A clipping policy as typed; aciq gets its bits from another option.
@@ -82,12 +84,16 @@ pub(super) fn private_ranges(text: &str) -> Result<Rank, String> {
     }
 }
 
-pub(super) fn job_ranges(text: &str) -> Result<JobRanges, String> {
-    match text.split_once(':') {
-        None if text == "agree" => Ok(JobRanges::Agreed(None)),
-        Some(("agree", _)) => Ok(JobRanges::Agreed(Some(private_ranges(text)?))),
-        _ => Ok(JobRanges::Settled(text.into())),
-    }
+/// Parses the ranges of a job: the path of a file, whatever its bytes are, or private ones.
+pub(super) fn job_ranges() -> impl TypedValueParser<Value = JobRanges> {
+    OsStringValueParser::new().try_map(|word| match word.to_str() {
+        Some("") => Err("a path, or agree".to_owned()),
+        Some("agree") => Ok(JobRanges::Agreed(None)),
+        Some(text) if text.starts_with("agree:") => {
+            Ok(JobRanges::Agreed(Some(private_ranges(text)?)))
+        }
+        _ => Ok(JobRanges::Settled(word.into())),
+    })
 }
 
 pub(super) fn weight(text: &str) -> Result<u64, String> {

@@ -82,6 +82,10 @@ fn agreement(args: &Encrypt, job: &Job, update: &Update) -> Result<Agreement, Fa
     if let Some(path) = &args.ranges {
         return Ok(files::read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?);
     }
+    if job.private_ranges().is_ok() {
+        let text = "the job agrees on private ranges: give --ranges, the file that `ciphergram ranges --open` wrote";
+        return Err(Failure::Misuse(text.into()));
+    }
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let own = RangesFile::measure(update, Policy::Max, args.weighting.weight).map_err(here)?;
     let own = own.agreement()?;

@@ -33,16 +33,17 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
         AnyScheme::Sums(scheme) => scheme,
     };
     vectors::refuse(&[("--rotations", !args.rotations.is_empty())], scheme.name())?;
-    if args.ranges_key && !HAS_BOOTSTRAPS {
-        return Err(Error::WithoutTfhe.into());
-    }
     refuse_existing(&args.out)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
+    let has_ranges = args.ranges_key || former.as_ref().is_some_and(Former::has_ranges);
+    if has_ranges && !HAS_BOOTSTRAPS {
+        return Err(Error::WithoutTfhe.into());
+    }
     let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
     let progress =
         Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
     let mut key = SecretKey::generate(literal)?;
-    if args.ranges_key || former.as_ref().is_some_and(|f| f.limits.private_ranges.is_some()) {
+    if has_ranges {
         key = key.with_ranges_secret(RangesSecret::draw()?);
     }
     drop(progress);
@@ -88,6 +89,11 @@ impl<'a> Former<'a> {
         let job = args.job.clone().unwrap_or_else(|| folder.join("job.json"));
         let limits = Job::load(&job, &key)?.limits().clone();
         Ok(Self { folder, key, limits, renew_nodes: args.renew_nodes })
+    }
+
+    /// Returns whether clients of the key have a secret of ranges.
+    fn has_ranges(&self) -> bool {
+        self.limits.private_ranges.is_some() || self.folder.join(RANGES_KEY).exists()
     }
 
     fn limits(&self) -> Limits {

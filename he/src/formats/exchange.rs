@@ -85,6 +85,27 @@ impl Announcement {
         Ok(Self { seed, job: job.id(), lowest_round, agreement, proposal })
     }
 
+    /// Makes it one of the terms that this client seals under: it asks for no others from then on. Private ranges are
+    /// proposed anew, as those that were agreed, so that clients who all sealed under them agree on them again.
+    ///
+    /// # Errors
+    /// Private ranges, and no secret of them; no randomness.
+    pub fn seal_under(
+        &mut self,
+        terms: &RoundTerms,
+        job: &Job,
+        secret: Option<&RangesSecret>,
+    ) -> Result<(), Error> {
+        if self.proposal.is_some() {
+            let secret = secret.ok_or(Error::NoRangesSecret)?;
+            let ranges = terms.agreement.ranges();
+            self.proposal = Some(Proposal::new(secret, job.levels()?, ranges)?);
+        }
+        self.lowest_round = terms.round;
+        self.agreement = terms.agreement.clone();
+        Ok(())
+    }
+
     /// Returns the same announcement as others may see it, whatever it was sealed under: under a job with private
     /// ranges every one is the largest of the job.
     ///
@@ -248,13 +269,25 @@ impl RoundTerms {
     }
 
     /// Opens the ranges, if they are private, with the secret beside the client's key: from then on the agreement is
-    /// the one that is sealed under.
+    /// the one that is sealed under. A client that has `sealed` keeps to that agreement and opens nothing more: from
+    /// what it does next whoever made the terms would learn of its secret.
     ///
     /// # Errors
-    /// The job's ranges are private and those of the terms are not, or the other way round; no secret of them.
-    pub fn opened(mut self, job: &Job, secret: Option<&RangesSecret>) -> Result<Self, Error> {
+    /// The job's ranges are private and those of the terms are not, or the other way round; no secret of them; other
+    /// tensors than were sealed.
+    pub fn opened(
+        mut self,
+        job: &Job,
+        secret: Option<&RangesSecret>,
+        sealed: Option<&Agreement>,
+    ) -> Result<Self, Error> {
         let bad = |why: &str| Err(Error::Terms { why: why.into() });
         match (job.levels(), self.private_ranges.take()) {
+            (Ok(_), Some(_)) if let Some(sealed) = sealed => {
+                self.agreement.check_layout(sealed.specs())?;
+                self.agreement = sealed.clone();
+                Ok(self)
+            }
             (Ok(levels), Some(ranges)) => {
                 let ranges = ranges.open(secret.ok_or(Error::NoRangesSecret)?, levels);
                 self.agreement = self.agreement.with_ranges(ranges)?;

@@ -1,5 +1,7 @@
 //! A client's proposal: its ranges, encrypted.
 
+use zeroize::Zeroizing;
+
 use super::{Levels, RangesSecret, lwe};
 use crate::{
     Error,
@@ -30,7 +32,7 @@ impl Proposal {
             let level = levels.level(range);
             (1..=levels.count()).map(move |l| u64::from(l <= level))
         });
-        let bits: Vec<_> = bits.collect();
+        let bits: Zeroizing<Vec<_>> = Zeroizing::new(bits.collect());
         let bodies = lwe::encrypt(&secret.large(), seed.bytes(), &bits)?;
         Ok(Self { seed, levels: levels.count() as u8, bodies })
     }

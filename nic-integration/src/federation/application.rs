@@ -113,23 +113,24 @@ impl SumApplication {
         Readiness::Ready(Opened { terms, layout: Box::new(chunks), shards, left_out, late })
     }
 
-    /// Begins to find the private ranges of all who joined, unless somebody among them does not fit.
+    /// Begins to find the private ranges of those who joined and fit together, if they are as many as their rank.
     fn find_ranges(
         &mut self,
         key: Arc<RangesEvaluationKey>,
         joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<Readiness, String> {
         let Fitting { proposals, left_out, .. } = self.join(joined)?;
-        if left_out.is_empty() {
-            let private = *self.job.private_ranges().map_err(|e| e.to_string())?;
-            let rank = private.rank_among(proposals.len()).map_err(|e| e.to_string())?;
+        let private = *self.job.private_ranges().map_err(|e| e.to_string())?;
+        if let Ok(rank) = private.rank_among(proposals.len()) {
+            let mut joined = joined.clone();
+            joined.retain(|number, _| left_out.iter().all(|(left, _)| left != number));
             let (sender, found) = mpsc::channel();
             thread::spawn(move || {
                 let proposals: Vec<_> = proposals.iter().collect();
                 // Fails only if nobody waits for it any more.
                 let _ = sender.send(key.find(&proposals, rank, private.levels.into(), &|_| {}));
             });
-            self.finding = Some(Finding { joined: joined.clone(), found });
+            self.finding = Some(Finding { joined, found });
         }
         Ok(Readiness::Preparing { left_out })
     }

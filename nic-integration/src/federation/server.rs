@@ -110,7 +110,7 @@ impl<W: Wire> Server<W> {
     /// # Errors
     ///
     /// The wires', or no such number of pipelines; more clients than the job has; a minimum that
-    /// the clients cannot reach.
+    /// the clients cannot reach, or below the rank of private ranges.
     pub fn new(
         wires: Vec<W>,
         key: PublicKey,
@@ -121,6 +121,10 @@ impl<W: Wire> Server<W> {
         let admitted = job.limits().clients;
         if config.clients > admitted {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
+        }
+        if let Ok(private) = job.private_ranges() {
+            // Else fewer clients than the rank would wait for a round that never opens.
+            private.rank_among(config.min_clients.into())?;
         }
         let pipelines = Pipelines::new(wires, 1, config.poll)?;
         let (count, ports) = (pipelines.count(), pipelines.ports()?);

@@ -38,6 +38,12 @@ impl PendingRound {
         self.joined.len()
     }
 
+    /// Returns the number of clients that wait, but for these.
+    pub(super) fn count_but(&self, late: Option<&BTreeSet<u16>>) -> usize {
+        let is_late = |contributor| late.is_some_and(|late| late.contains(contributor));
+        self.joined.keys().filter(|contributor| !is_late(contributor)).count()
+    }
+
     /// Returns the client that waits as `contributor`.
     pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
         self.joined.get(&contributor)

@@ -247,7 +247,8 @@ impl<'a> Run<'a> {
         let key = self.participation.key.public();
         let secret = self.participation.key.ranges_secret();
         let terms = RoundTerms::from_bytes(&opening.terms, key)?;
-        let terms = terms.opened(self.participation.job, secret)?;
+        let sealed = self.is_sealed.then_some(&self.announcement.agreement);
+        let terms = terms.opened(self.participation.job, secret, sealed)?;
         if !opening.contributors.iter().eq(terms.participants.iter().map(|c| &c.number)) {
             return Err(self.bad_round("its lists of contributors differ"));
         }
@@ -267,7 +268,7 @@ impl<'a> Run<'a> {
     /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
     /// sealed under some, no others will do.
     fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
-        let Participation { job, ledger, spool, .. } = *self.participation;
+        let Participation { key, job, ledger, spool, .. } = *self.participation;
         let own = &self.announcement;
         let is_same = || {
             terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
@@ -281,9 +282,10 @@ impl<'a> Run<'a> {
         {
             ledger.seal(job, self.number, terms.round)?;
         }
+        if !self.is_sealed {
+            self.announcement.seal_under(terms, job, key.ranges_secret())?;
+        }
         self.is_sealed = true;
-        self.announcement.lowest_round = terms.round;
-        self.announcement.agreement = terms.agreement.clone();
         Ok(())
     }
 

@@ -21,11 +21,14 @@ impl<A: Application> Aggregator<A> {
     /// Opens the next round if it can begin now; says so if too few have joined by their deadline.
     pub(super) fn try_open(&mut self, now: Time) {
         let AggregatorConfig { clients, min_clients, .. } = self.config;
+        let was_preparing = std::mem::take(&mut self.is_preparing);
         if self.current.is_some() || self.is_last_opened() {
             return;
         }
-        if self.pending.is_ready(now, clients, min_clients) {
-            self.open_with_those_who_fit(now);
+        // One that is prepared goes on without those who leave meanwhile.
+        let goes_on = was_preparing && self.pending.count() >= usize::from(min_clients);
+        if goes_on || self.pending.is_ready(now, clients, min_clients) {
+            self.open_with_those_who_fit(now, was_preparing);
         }
         let span = self.config.join_deadline;
         if self.current.is_none()
@@ -35,8 +38,7 @@ impl<A: Application> Aggregator<A> {
         }
     }
 
-    fn open_with_those_who_fit(&mut self, now: Time) {
-        let was_preparing = std::mem::take(&mut self.is_preparing);
+    fn open_with_those_who_fit(&mut self, now: Time, was_preparing: bool) {
         let answer = match self.application.open(self.opened, self.pending.hellos()) {
             Ok(answer) => answer,
             Err(reason) => return self.fail_open(now, reason),
@@ -48,9 +50,12 @@ impl<A: Application> Aggregator<A> {
         for (contributor, reason) in left_out {
             self.leave_out(now, contributor, reason);
         }
-        let late = opened.as_ref().map_or(0, |opened| opened.late.len());
-        if self.pending.count() - late < usize::from(self.config.min_clients) {
-            return; // They wait for others, who open the round at once if the deadline has passed.
+        let (min, late) = (self.config.min_clients, opened.as_ref().map(|opened| &opened.late));
+        if self.pending.count_but(late) < usize::from(min) {
+            // They wait for others, who open the round at once if the deadline has passed; or the round is prepared
+            // anew, with those who came too late.
+            self.is_preparing = self.pending.count() >= usize::from(min);
+            return;
         }
         let Some(opened) = opened else {
             self.is_preparing = true;
@@ -111,7 +116,7 @@ impl<A: Application> Aggregator<A> {
         let region = SumRegion::new(SumConfig {
             round: self.opened,
             contributors: self.config.clients,
-            target: (self.pending.count() - opened.late.len()) as u32,
+            target: self.pending.count_but(Some(&opened.late)) as u32,
             layout: opened.layout,
             shards: opened.shards,
             whole: self.config.whole,
@@ -147,6 +152,12 @@ impl<A: Application> Aggregator<A> {
         self.refused.clear();
         self.current = Some(Round::new(opening, deadline, chunks, joined));
         self.emit(AggregatorEvent::Opened { round, contributors, chunks });
+        if self.is_last_opened() {
+            for contributor in late {
+                let reason = format!("the last round opened without contributor {contributor}");
+                self.leave_out(now, contributor, reason);
+            }
+        }
         self.try_end(now);
     }
 }
