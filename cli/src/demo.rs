@@ -102,7 +102,8 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
 fn limits(args: &Demo, key: &SecretKey) -> Limits {
     let limits = Limits::of_key(key.public());
     let (Some(rank), Some(secret)) = (args.ranges, key.ranges_secret()) else { return limits };
-    let private = PrivateRanges { rank, levels: MAX_LEVELS, key: secret.id() };
+    let (levels, agree_every) = (MAX_LEVELS, 1);
+    let private = PrivateRanges { rank, levels, agree_every, clip_norm: None, key: secret.id() };
     // Nobody tells a weight either: the largest is that of the largest part of the images.
     let train = Digits::load().split(args.seed).train;
     let shards = train.shards(usize::from(args.clients), args.seed);

@@ -71,6 +71,57 @@ fn one_client_cannot_set_the_range_of_all_unless_it_is_the_largest_that_counts()
     assert!(largest_error(&place, "mean0", &all) > 5e-6);
 }
 
+/// Ranges hold for three rounds, but in the second one values are larger, and clients ask for others.
+#[test]
+fn ranges_hold_for_some_rounds_unless_clients_ask_for_others() {
+    let place = self::place(":2 --agree-every 3");
+    let (mut server, address) = place.serve("--rounds 6");
+    let mut ranges = vec![];
+    for (round, size) in [1.0, 4.0, 4.0, 0.5, 4.0, 0.5].into_iter().enumerate() {
+        let mut clients = vec![];
+        for i in 0..CLIENTS {
+            let values: Vec<_> = (1..=40).map(|v| size * f64::from(v) / 1000.0).collect();
+            place.write(&format!("g{i}"), to_file(&single(&values)));
+            clients.push(place.join(&address, i, "--json"));
+        }
+        let agrees = [0, 2, 5].contains(&round);
+        let begun = server.first_event(&["preparing", "opened"]);
+        assert_eq!(begun["event"] == "preparing", agrees, "round {round}: {begun}");
+        for client in clients {
+            let report = client.finish().done().stdout;
+            let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+            ranges.push(report["ranges"]["tensors"][0]["range"].as_f64().unwrap());
+        }
+        server.event("finished");
+        (0..CLIENTS).for_each(|i| fs::remove_file(place.path(&format!("mean{i}"))).unwrap());
+    }
+    server.finish().done();
+    let by_round: Vec<_> = ranges.chunks(CLIENTS).map(|all| all[0] * 1024.0).collect();
+    assert!(ranges.chunks(CLIENTS).all(|all| all.iter().all(|range| *range == all[0])));
+    assert_eq!(by_round, [64.0, 64.0, 256.0, 256.0, 256.0, 32.0]);
+}
+
+/// One client's update is a thousand times as long as the others'.
+#[test]
+fn updates_are_clipped_to_the_median_of_their_norms() {
+    let place = self::place(":2 --clip-norm agree:median");
+    let mut all = bring(&place);
+    round(&place);
+    let shrink = |values: &mut Vec<f64>| {
+        let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt();
+        // Of 40 values up to 0.01 norms are from 2^-5 to 2^-4.
+        let factor = (0.0625 / norm).min(1.0);
+        values.iter_mut().for_each(|x| *x *= factor);
+        factor
+    };
+    let factors: Vec<_> = all.iter_mut().map(shrink).collect();
+    assert!(factors[..CLIENTS - 1].iter().all(|factor| *factor == 1.0), "{factors:?}");
+    assert!(factors[CLIENTS - 1] < 0.01);
+    assert!(largest_error(&place, "mean0", &all) < 4.8e-7);
+    let spoken = place.done("inspect keys/job.json");
+    assert!(spoken.contains("a norm to clip to, rank median"), "{spoken}");
+}
+
 #[test]
 fn files_go_the_same_way() {
     let place = self::place(":median");
@@ -125,7 +176,15 @@ fn files_go_the_same_way() {
     ] {
         place.fails_with(1, &format!("job --key keys/secret.json --out j {words}"), &[part]);
     }
-    for words in ["--ranges agree:0", "--ranges agree --levels 33", "--levels 8"] {
+    for words in [
+        "--ranges agree:0",
+        "--ranges agree --levels 33",
+        "--ranges agree --agree-every 0",
+        "--ranges agree --clip-norm 1",
+        "--ranges ranges --clip-norm agree:median",
+        "--agree-every 2",
+        "--levels 8",
+    ] {
         place.fails(2, &format!("job --key keys/secret.json --out j {words}"));
     }
     place.fails_with(1, "job --key keys/public.json --out j --ranges agree", &["secret.json"]);

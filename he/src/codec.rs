@@ -15,6 +15,7 @@
 mod agreement;
 mod decode;
 mod fields;
+mod norm;
 mod pack;
 mod quantise;
 mod ranges;
@@ -24,6 +25,7 @@ pub(crate) use agreement::{check_layout, check_specs, read_specs, write_specs};
 pub(crate) use decode::{Decoder, decode_by, decode_into, decode_to};
 pub use decode::{Output, decode};
 pub(crate) use fields::{Fields, bits_at, is_zero_between};
+pub(crate) use norm::norm;
 pub(crate) use pack::Packing;
 pub use quantise::Quantised;
 pub(crate) use quantise::{FieldRoom, Rounder, round};

@@ -83,6 +83,12 @@ pub enum Error {
         /// The range, as text.
         range: String,
     },
+    /// A norm that updates are clipped to must be a finite number that is not negative.
+    #[error("the norm that updates are clipped to is {norm}; it must be finite and not negative")]
+    ClipNorm {
+        /// The norm, as text.
+        norm: String,
+    },
     /// Tensors that no sum can hold.
     #[error("these tensors cannot be summed: {why}")]
     Tensors {

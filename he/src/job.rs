@@ -7,10 +7,13 @@
 //! does not open.
 
 mod json;
+mod private_ranges;
 
 use std::path::Path;
 
 use ciphergram_accel::random::StreamRng;
+
+pub use private_ranges::PrivateRanges;
 
 use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
@@ -19,7 +22,6 @@ use crate::{
     dp::{self, Mechanism, Noise},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
-    private_ranges::{Levels, MAX_LEVELS, Proposal, Rank},
     random, text,
 };
 
@@ -44,56 +46,6 @@ pub struct Limits {
     pub allow: Option<Vec<AllowedNode>>,
     /// How clients agree on ranges without showing theirs, if they do: none is settled then.
     pub private_ranges: Option<PrivateRanges>,
-}
-
-/// How clients agree on ranges without showing theirs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PrivateRanges {
-    /// The rank of the range that is agreed on, among those of a round's clients.
-    pub rank: Rank,
-    /// The number of levels that ranges are told apart in, from the largest range down.
-    pub levels: u8,
-    /// The name of the secret that clients share for it.
-    pub key: KeyId,
-}
-
-impl PrivateRanges {
-    /// Refuses another ranges key than the job's.
-    ///
-    /// # Errors
-    /// [`Error::RangesKey`].
-    pub fn check_key(&self, found: KeyId) -> Result<(), Error> {
-        if found == self.key {
-            return Ok(());
-        }
-        Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
-    }
-
-    /// Refuses a proposal of other levels than the job's.
-    ///
-    /// # Errors
-    /// [`Error::BeyondJob`].
-    pub(crate) fn check_levels(&self, proposal: &Proposal) -> Result<(), Error> {
-        let (found, admitted) = (proposal.levels(), self.levels);
-        if found == admitted {
-            return Ok(());
-        }
-        let why = format!("ranges in {found} levels, the job's are {admitted}");
-        Err(Error::BeyondJob { why })
-    }
-
-    /// Returns the rank among as many proposals.
-    ///
-    /// # Errors
-    /// They are fewer.
-    pub fn rank_among(&self, proposals: usize) -> Result<usize, Error> {
-        let rank = self.rank.among(proposals);
-        if (1..=proposals).contains(&rank) {
-            Ok(rank)
-        } else {
-            Err(Error::TooFewProposals { found: proposals, rank })
-        }
-    }
 }
 
 /// The noise that clients add together: the rest of [`Noise`] follows from the job.
@@ -204,34 +156,6 @@ impl Limits {
         check_ranges(&agreement, max_range)
     }
 
-    fn check_private_ranges(&self) -> Result<(), Error> {
-        let Some(PrivateRanges { rank, levels, .. }) = self.private_ranges else { return Ok(()) };
-        let bad = |why: String| Err(Error::Limits { why });
-        let (clients, min_clients) = (self.clients, self.min_clients);
-        if !(1..=MAX_LEVELS).contains(&levels) {
-            return bad(format!("{levels} levels of ranges; choose 1 to {MAX_LEVELS}"));
-        }
-        match rank {
-            Rank::Largest(k) if !(1..=clients).contains(&k) => {
-                return bad(format!("the range of rank {k} among {clients} clients"));
-            }
-            Rank::Largest(k) if k > min_clients => {
-                return bad(format!(
-                    "the range of rank {k}, where a round may have {min_clients} clients only: ask for more \
-                     (--min-clients), or a lower rank"
-                ));
-            }
-            Rank::Largest(_) | Rank::Median => {}
-        }
-        if self.noise.is_some() {
-            return bad("private ranges beside noise, which has one range for all tensors".into());
-        }
-        if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
-            return bad("ranges of tensors that are settled beside private ones".into());
-        }
-        Ok(())
-    }
-
     /// Returns the noise that the clients add together, if there is any.
     ///
     /// # Errors
@@ -270,9 +194,12 @@ impl Limits {
             w.u16(client.unwrap_or(0));
         }
         // Names of jobs of the first version cover nothing more.
-        if let Some(PrivateRanges { rank, levels, key }) = self.private_ranges {
+        if let Some(private) = self.private_ranges {
+            let PrivateRanges { rank, levels, agree_every, clip_norm, key } = private;
             w.prefixed(rank.to_string().as_bytes());
             w.u8(levels);
+            w.u32(agree_every);
+            w.prefixed(clip_norm.map_or_else(String::new, |rank| rank.to_string()).as_bytes());
             w.bytes(&key.0);
         }
     }
@@ -403,22 +330,6 @@ impl Job {
         self.noise.as_ref()
     }
 
-    /// Returns how clients agree on ranges without showing theirs.
-    ///
-    /// # Errors
-    /// They show them: [`Error::RangesNotPrivate`].
-    pub fn private_ranges(&self) -> Result<&PrivateRanges, Error> {
-        self.limits.private_ranges.as_ref().ok_or(Error::RangesNotPrivate)
-    }
-
-    /// Returns the levels that private ranges are told apart in.
-    ///
-    /// # Errors
-    /// As [`private_ranges`](Self::private_ranges).
-    pub fn levels(&self) -> Result<Levels, Error> {
-        Ok(Levels::new(self.private_ranges()?.levels, self.limits.max_range))
-    }
-
     /// Returns the range of a tensor, by its place, that the job settles.
     #[must_use]
     pub fn settled_range(&self, tensor: usize) -> Option<f64> {
@@ -460,9 +371,11 @@ impl Job {
     /// Returns the terms of one round.
     ///
     /// # Errors
-    /// As [`check_agreement`](Self::check_agreement).
+    /// As [`check_agreement`](Self::check_agreement); no norm that updates are clipped to, or one, as the job has it
+    /// the other way.
     pub fn terms<'a>(&'a self, round: u64, agreement: &'a Agreement) -> Result<Terms<'a>, Error> {
         self.check_agreement(agreement)?;
+        self.check_clip_norm(agreement)?;
         Ok(Terms { job: self, round, agreement })
     }
 }

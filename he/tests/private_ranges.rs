@@ -27,8 +27,13 @@ fn key(clients: u32) -> SecretKey {
     SecretKey::generate(literal).unwrap().with_ranges_secret(RangesSecret::draw().unwrap())
 }
 
+fn private(key: &SecretKey, rank: Rank, clip_norm: Option<Rank>) -> PrivateRanges {
+    let secret = key.ranges_secret().unwrap().id();
+    PrivateRanges { rank, levels: LEVELS, agree_every: 1, clip_norm, key: secret }
+}
+
 fn job(key: &SecretKey, rank: Rank) -> Job {
-    let private = PrivateRanges { rank, levels: LEVELS, key: key.ranges_secret().unwrap().id() };
+    let private = private(key, rank, None);
     Job::new(key.public(), Limits { private_ranges: Some(private), ..Limits::of_key(key.public()) })
         .unwrap()
 }
@@ -84,7 +89,8 @@ fn the_secret_is_in_the_files_of_those_who_propose() {
 #[test]
 fn jobs_that_make_no_sense_are_refused() {
     let key = key(8);
-    let private = |rank, levels| PrivateRanges { rank, levels, key: key.public().id() };
+    let private = |rank, levels| PrivateRanges { levels, ..private(&key, rank, None) };
+    let norm = |rank| PrivateRanges { clip_norm: Some(rank), ..private(Rank::Median, 8) };
     let new = |limits: Limits| Job::new(key.public(), limits).map(|_| ());
     let limits = Limits::of_key(key.public());
     let with = |private| Limits { private_ranges: Some(private), ..limits.clone() };
@@ -94,6 +100,9 @@ fn jobs_that_make_no_sense_are_refused() {
         private(Rank::Largest(4), 8),
         private(Rank::Median, 0),
         private(Rank::Median, 33),
+        PrivateRanges { agree_every: 0, ..private(Rank::Median, 8) },
+        norm(Rank::Largest(9)),
+        norm(Rank::Largest(4)),
     ] {
         assert!(matches!(new(with(bad)), Err(Error::Limits { .. })), "{bad:?}");
     }
@@ -365,7 +374,7 @@ mod with_tfhe {
         };
         let announced: Vec<_> = (0..3).map(announce).zip(0u16..).map(|(a, n)| (n, a)).collect();
         let proposals: Vec<_> = announced.iter().flat_map(|(_, a)| &a.proposal).collect();
-        let found = evaluation.find(&proposals, 2, LEVELS.into(), &|_| {});
+        let found = evaluation.find(&proposals, &[2; 2], LEVELS, &|_| {});
         let terms = RoundTerms::join(&job, &announced).unwrap().terms;
         let terms = RoundTerms { private_ranges: Some(found), ..terms };
         let bytes = terms.to_bytes(key.public());
@@ -378,7 +387,7 @@ mod with_tfhe {
         assert_eq!(sealed.agreement, opened.agreement);
         // Whoever sealed proposes what was agreed: by three of them it is agreed again, whatever the rank.
         let again = [0, 1, 2].map(|_| sealed.proposal.as_ref().unwrap());
-        let again = evaluation.find(&again, 3, LEVELS.into(), &|_| {});
+        let again = evaluation.find(&again, &[3; 2], LEVELS, &|_| {});
         let again = RoundTerms { private_ranges: Some(again), ..terms.clone() };
         assert_eq!(again.opened(&job, secret, None).unwrap().agreement, sealed.agreement);
         let shown = sealed.without_private_ranges(&job).unwrap();

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{
     Place,
-    values::{private_ranges, scheme},
+    values::{agreed_rank, scheme},
 };
 
 #[derive(Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Have clients agree on ranges without showing theirs: agree:K takes the K-th largest, agree:median the middle
-    #[arg(long, value_name = "agree:K", value_parser = private_ranges)]
+    #[arg(long, value_name = "agree:K", value_parser = agreed_rank)]
     pub(crate) ranges: Option<Rank>,
     #[command(flatten)]
     pub(crate) place: Place,

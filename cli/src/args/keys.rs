@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use ciphergram_he::{ckks::Rotation, private_ranges::MAX_LEVELS};
+use ciphergram_he::{
+    ckks::Rotation,
+    private_ranges::{MAX_LEVELS, Rank},
+};
 use clap::{Args, Subcommand};
 
 use super::{
     IntegersChoice, Set,
-    values::{JobRanges, clip, job_ranges},
+    values::{JobRanges, agreed_rank, clip, job_ranges},
 };
 
 #[derive(Args)]
@@ -109,6 +112,13 @@ pub(crate) struct Job {
     /// Levels that private ranges are told apart in, powers of two from the largest range down [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LEVELS)))]
     pub(crate) levels: Option<u8>,
+    /// Rounds that private ranges hold for, unless a third of the clients ask for others [default: 1]
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) agree_every: Option<u32>,
+    /// Have every client clip its whole update to an L2 norm that they agree on as on private ranges: the K-th largest
+    /// of theirs, or the median
+    #[arg(long, value_name = "agree:K", value_parser = agreed_rank)]
+    pub(crate) clip_norm: Option<Rank>,
     /// Settle the tensors of this safetensors file, but not their ranges
     #[arg(long, value_name = "FILE")]
     pub(crate) layout: Option<PathBuf>,

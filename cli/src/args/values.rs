@@ -76,11 +76,11 @@ pub(crate) enum JobRanges {
     Agreed(Option<Rank>),
 }
 
-/// Parses the rank of private ranges.
-pub(super) fn private_ranges(text: &str) -> Result<Rank, String> {
+/// Parses a rank that clients agree on in private, of ranges or of norms.
+pub(super) fn agreed_rank(text: &str) -> Result<Rank, String> {
     match text.split_once(':') {
         Some(("agree", rank)) => rank.parse(),
-        _ => Err("private ranges are agree:K, the K-th largest, or agree:median".into()),
+        _ => Err("agree:K, the K-th largest, or agree:median".into()),
     }
 }
 
@@ -89,9 +89,7 @@ pub(super) fn job_ranges() -> impl TypedValueParser<Value = JobRanges> {
     OsStringValueParser::new().try_map(|word| match word.to_str() {
         Some("") => Err("a path, or agree".to_owned()),
         Some("agree") => Ok(JobRanges::Agreed(None)),
-        Some(text) if text.starts_with("agree:") => {
-            Ok(JobRanges::Agreed(Some(private_ranges(text)?)))
-        }
+        Some(text) if text.starts_with("agree:") => Ok(JobRanges::Agreed(Some(agreed_rank(text)?))),
         _ => Ok(JobRanges::Settled(word.into())),
     })
 }

@@ -185,6 +185,7 @@ fn tensors(agreement: &Agreement, parameters: &Parameters, found: &mut Findings)
     found.add_same("values", agreement.values());
     let w = agreement.max_weight();
     found.add_same("max_weight", w);
+    clip_norm(agreement, found);
     let bound = format!("contributors · {w} ÷ (sum of weights) steps, unless clipped");
     found.add("error_bound", bound.clone(), bound);
     let mut list = vec![];
@@ -202,10 +203,17 @@ fn tensors(agreement: &Agreement, parameters: &Parameters, found: &mut Findings)
     found.json.insert("tensors".into(), list.into());
 }
 
+fn clip_norm(agreement: &Agreement, found: &mut Findings) {
+    if let Some(norm) = agreement.clip_norm() {
+        found.add_same("clip_norm", norm);
+    }
+}
+
 fn ranges(text: &str, found: &mut Findings) -> Result<(), Error> {
     let agreement = RangesFile::from_json(text)?.agreement()?;
     found.add("kind", "ranges", "clipping ranges, in clear");
     found.add_same("max_weight", agreement.max_weight());
+    clip_norm(&agreement, found);
     found.add_same("values", agreement.values());
     for (TensorSpec { name, dtype, shape }, range) in
         agreement.specs().iter().zip(agreement.ranges())
@@ -231,9 +239,14 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
         found.add("noise", noise.clone(), words);
     }
     if let Value::Object(private) = &content["private_ranges"] {
-        let (rank, levels) = (&private["rank"], &private["levels"]);
-        let rank = rank.as_str().unwrap_or_default();
-        let words = format!("agreed without showing them: rank {rank}, in {levels} levels");
+        let word = |name: &str| private[name].as_str();
+        let (levels, every) = (&private["levels"], &private["agree_every"]);
+        let rank = word("rank").unwrap_or_default();
+        let norm = word("clip_norm").map(|rank| format!(", and a norm to clip to, rank {rank}"));
+        let words = format!(
+            "agreed without showing them, every {every} rounds: rank {rank}, in {levels} levels{}",
+            norm.unwrap_or_default()
+        );
         found.add("private_ranges", private.clone(), words);
     }
     for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {

@@ -76,13 +76,18 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
             limits.min_clients, limits.max_weight, limits.max_range
         ),
     ];
-    if let Ok(PrivateRanges { rank, levels, .. }) = job.private_ranges() {
-        lines.push(match rank {
-            Rank::Largest(k) => format!(
-                "ranges are agreed in private, in {levels} levels: of rank {k}, the largest being 1"
-            ),
-            Rank::Median => format!("ranges are agreed in private, in {levels} levels: the median"),
-        });
+    if let Ok(PrivateRanges { rank, levels, agree_every, clip_norm, .. }) = job.private_ranges() {
+        let of = |rank: &Rank| match rank {
+            Rank::Largest(k) => format!("of rank {k}, the largest being 1"),
+            Rank::Median => "the median".into(),
+        };
+        lines.push(format!("ranges are agreed in private, in {levels} levels: {}", of(rank)));
+        if *agree_every > 1 {
+            lines.push(format!("they hold for {agree_every} rounds"));
+        }
+        if let Some(rank) = clip_norm {
+            lines.push(format!("updates are clipped to an agreed norm: {}", of(rank)));
+        }
     }
     if let Some(noise) = job.noise() {
         lines
@@ -100,8 +105,13 @@ fn private_ranges(
     clients: u16,
 ) -> Result<Option<PrivateRanges>, Failure> {
     let Some(JobRanges::Agreed(rank)) = args.ranges else {
-        return match args.levels {
-            Some(_) => Err(Failure::Misuse("--levels is for --ranges agree".into())),
+        let alone = [
+            ("--levels", args.levels.is_some()),
+            ("--agree-every", args.agree_every.is_some()),
+            ("--clip-norm", args.clip_norm.is_some()),
+        ];
+        return match alone.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Failure::Misuse(format!("{option} is for --ranges agree"))),
             None => Ok(None),
         };
     };
@@ -113,6 +123,11 @@ fn private_ranges(
         private => private.ranges_secret().ok_or(Error::NoRangesSecret),
     };
     let key = secret.map(RangesSecret::id).map_err(|e| e.within(args.key.display()))?;
-    let levels = args.levels.unwrap_or(MAX_LEVELS);
-    Ok(Some(PrivateRanges { rank: rank.unwrap_or(Rank::usual(clients)), levels, key }))
+    Ok(Some(PrivateRanges {
+        rank: rank.unwrap_or(Rank::usual(clients)),
+        levels: args.levels.unwrap_or(MAX_LEVELS),
+        agree_every: args.agree_every.unwrap_or(1),
+        clip_norm: args.clip_norm,
+        key,
+    }))
 }

@@ -291,14 +291,19 @@ impl Process {
 
     /// Waits for a JSON line about `event`.
     pub(crate) fn event(&mut self, event: &str) -> Value {
+        self.first_event(&[event])
+    }
+
+    /// Waits for a JSON line about one of several events.
+    pub(crate) fn first_event(&mut self, events: &[&str]) -> Value {
         while let Some(line) = self.line() {
             let value: Value = serde_json::from_str(&line).unwrap();
-            if value["event"] == event {
+            if events.iter().any(|event| value["event"] == *event) {
                 return value;
             }
         }
         let stderr = self.stderr.take().map(|s| s.join().unwrap());
-        panic!("`{}` ended without {event}: {} {stderr:?}", self.words, self.stdout);
+        panic!("`{}` ended without {events:?}: {} {stderr:?}", self.words, self.stdout);
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

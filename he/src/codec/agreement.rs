@@ -7,7 +7,8 @@ use crate::{
     tensors::Dtype,
 };
 
-/// Names, types and shapes of the tensors, their clipping ranges, and the largest weight.
+/// Names, types and shapes of the tensors, their clipping ranges, the largest weight, and the norm that updates are
+/// clipped to, if they are.
 ///
 /// All of it is public: it travels in clear with every contribution.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,7 @@ pub struct Agreement {
     specs: Vec<TensorSpec>,
     ranges: Vec<f64>,
     max_weight: u32,
+    clip_norm: Option<f64>,
     values: usize,
 }
 
@@ -45,7 +47,21 @@ impl Agreement {
                 return Err(Error::Range { tensor, range });
             }
         }
-        Ok(Self { specs, ranges, max_weight, values })
+        Ok(Self { specs, ranges, max_weight, clip_norm: None, values })
+    }
+
+    /// Returns the same agreement with an L2 norm that each client clips its whole update to, or without one.
+    ///
+    /// # Errors
+    /// [`Error::ClipNorm`]: it is negative or not finite.
+    pub fn with_clip_norm(self, clip_norm: Option<f64>) -> Result<Self, Error> {
+        match clip_norm {
+            Some(norm) if !norm.is_finite() || norm < 0.0 => {
+                Err(Error::ClipNorm { norm: norm.to_string() })
+            }
+            // There is one zero here too.
+            _ => Ok(Self { clip_norm: clip_norm.map(|norm| norm + 0.0), ..self }),
+        }
     }
 
     /// Returns the same agreement over other ranges.
@@ -56,7 +72,7 @@ impl Agreement {
     /// # Panics
     /// If there are not as many ranges as tensors.
     pub(crate) fn with_ranges(&self, ranges: Vec<f64>) -> Result<Self, Error> {
-        Self::new(self.specs.clone(), ranges, self.max_weight)
+        Self::new(self.specs.clone(), ranges, self.max_weight)?.with_clip_norm(self.clip_norm)
     }
 
     /// Returns the tensors, sorted by name.
@@ -77,6 +93,12 @@ impl Agreement {
         self.max_weight
     }
 
+    /// Returns the L2 norm that each client clips its whole update to before all else, if it does.
+    #[must_use]
+    pub fn clip_norm(&self) -> Option<f64> {
+        self.clip_norm
+    }
+
     /// Returns the number of values of all tensors.
     #[must_use]
     pub fn values(&self) -> usize {
@@ -95,12 +117,13 @@ impl Agreement {
     /// Returns the agreement over the tensors of all, with the largest range of each and the largest weight.
     ///
     /// # Errors
-    /// There is none, or their tensors differ from the first one's.
+    /// There is none, or their tensors or their clip differ from the first one's.
     pub(crate) fn largest<'a>(all: impl IntoIterator<Item = &'a Self>) -> Result<Self, Error> {
         let mut all = all.into_iter();
         let mut largest = all.next().ok_or(Error::NothingToSum)?.clone();
         for other in all {
             largest.check_layout(&other.specs)?;
+            largest.check_same_clip(other)?;
             let ranges = largest.ranges.iter_mut().zip(&other.ranges);
             ranges.for_each(|(range, other)| *range = range.max(*other));
             largest.max_weight = largest.max_weight.max(other.max_weight);
@@ -138,24 +161,44 @@ impl Agreement {
             let difference = format!("the largest weight is {a} here and {b} there");
             return Err(Error::Ranges { difference });
         }
-        Ok(())
+        self.check_same_clip(other)
+    }
+
+    fn check_same_clip(&self, other: &Self) -> Result<(), Error> {
+        if self.clip_norm.map(f64::to_bits) == other.clip_norm.map(f64::to_bits) {
+            return Ok(());
+        }
+        let norm = |norm: Option<f64>| norm.map_or("none".into(), |norm| norm.to_string());
+        let (a, b) = (norm(self.clip_norm), norm(other.clip_norm));
+        let difference = format!("the norm that updates are clipped to is {a} here and {b} there");
+        Err(Error::Ranges { difference })
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
+        // No largest weight is 0.
+        if let Some(norm) = self.clip_norm {
+            w.u32(0);
+            w.u64(norm.to_bits());
+        }
         w.u32(self.max_weight);
         write_specs(w, &self.specs);
         self.ranges.iter().for_each(|r| w.u64(r.to_bits()));
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let max_weight = r.u32()?;
+        let mut max_weight = r.u32()?;
+        let mut clip_norm = None;
+        if max_weight == 0 {
+            clip_norm = Some(f64::from_bits(r.u64()?));
+            max_weight = r.u32()?;
+        }
         let specs = read_specs(r)?;
         let ranges =
             specs.iter().map(|_| r.u64().map(f64::from_bits)).collect::<Result<Vec<_>, _>>()?;
         if max_weight == 0 {
             return Err(FrameError::Malformed { what: "a largest weight of 0" }.into());
         }
-        Self::new(specs, ranges, max_weight)
+        Self::new(specs, ranges, max_weight)?.with_clip_norm(clip_norm)
     }
 }
 

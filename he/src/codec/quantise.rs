@@ -6,7 +6,7 @@ use ciphergram_accel::random::StreamRng;
 use rand_core::Rng;
 use zeroize::Zeroizing;
 
-use super::Agreement;
+use super::{Agreement, norm};
 use crate::{
     Error, Parameters, Tensor, Update,
     tensors::{BLOCK, Window},
@@ -30,7 +30,8 @@ enum Source {
 }
 
 impl Quantised {
-    /// Checks `update`, to be clipped, scaled and rounded under a seed.
+    /// Checks `update`, to be clipped, as a whole to the agreed norm and then each value to its range, scaled and
+    /// rounded under a seed.
     ///
     /// # Errors
     /// The update is not laid out as agreed, a value cannot be summed, or the weight is not from 1 to
@@ -46,7 +47,13 @@ impl Quantised {
         let weight = agreement.check_weight(weight)?;
         let mut clipped = Vec::with_capacity(update.tensors().len());
         let (mut parts, mut end) = (vec![], 0);
-        for (tensor, &range) in update.tensors().iter().zip(agreement.ranges()) {
+        let shrunk = match agreement.clip_norm() {
+            Some(most) => (norm(update)? / most).max(1.0),
+            None => 1.0,
+        };
+        for (tensor, range) in update.tensors().iter().zip(agreement.ranges()) {
+            // A value over the range is the same as a shrunk one over it.
+            let range = (range * shrunk).min(f64::MAX);
             clipped.push(tensor.count_outside(range)?);
             let first = end;
             end += tensor.count();

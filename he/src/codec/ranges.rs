@@ -126,11 +126,14 @@ pub struct RangesFile {
     kind: String,
     version: u32,
     max_weight: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clip_norm: Option<f64>,
     tensors: Vec<TensorRange>,
 }
 
 const KIND: &str = "ciphergram-ranges";
-const VERSION: u32 = 1;
+/// The first version has no norm that updates are clipped to; ranges without one are still of that.
+const VERSION: u32 = 2;
 
 impl RangesFile {
     /// Returns the ranges that `policy` finds in `update`.
@@ -157,7 +160,7 @@ impl RangesFile {
             })
         });
         let tensors = tensors.collect::<Result<_, Error>>()?;
-        Ok(Self { kind: KIND.into(), version: VERSION, max_weight, tensors })
+        Ok(Self { kind: KIND.into(), version: 1, max_weight, clip_norm: None, tensors })
     }
 
     /// Returns the file of an agreement.
@@ -167,8 +170,9 @@ impl RangesFile {
             let (name, dtype) = (spec.name.clone(), spec.dtype.name().into());
             TensorRange { name, dtype, shape: spec.shape.clone(), range }
         });
-        let max_weight = agreement.max_weight();
-        Self { kind: KIND.into(), version: VERSION, max_weight, tensors: tensors.collect() }
+        let (max_weight, clip_norm) = (agreement.max_weight(), agreement.clip_norm());
+        let version = if clip_norm.is_some() { VERSION } else { 1 };
+        Self { kind: KIND.into(), version, max_weight, clip_norm, tensors: tensors.collect() }
     }
 
     /// Parses JSON.
@@ -193,7 +197,7 @@ impl RangesFile {
     /// Checks it and makes it the agreement.
     ///
     /// # Errors
-    /// A type is unknown, names are not distinct, a range is negative or not finite.
+    /// A type is unknown, names are not distinct, a range or the norm is negative or not finite.
     pub fn agreement(&self) -> Result<Agreement, Error> {
         let mut tensors: Vec<&TensorRange> = self.tensors.iter().collect();
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
@@ -203,13 +207,14 @@ impl RangesFile {
             let dtype = Dtype::from_name(&t.dtype).ok_or_else(unknown)?;
             specs.push(TensorSpec { name: t.name.clone(), dtype, shape: t.shape.clone() });
         }
-        Agreement::new(specs, tensors.iter().map(|t| t.range).collect(), self.max_weight)
+        Agreement::new(specs, tensors.iter().map(|t| t.range).collect(), self.max_weight)?
+            .with_clip_norm(self.clip_norm)
     }
 
     /// Returns the largest range of each tensor and the largest weight of all files.
     ///
     /// # Errors
-    /// There is none, one is not valid, or their tensors differ.
+    /// There is none, one is not valid, or their tensors or the norms that updates are clipped to differ.
     pub fn merge(files: &[Self]) -> Result<Self, Error> {
         let agreements = files.iter().map(Self::agreement).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::from_agreement(&Agreement::largest(&agreements)?))

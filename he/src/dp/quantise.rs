@@ -9,10 +9,10 @@ use zeroize::Zeroizing;
 use super::{Mechanism, Noise, sampler::DiscreteGaussian};
 use crate::{
     Agreement, Error, Parameters, Quantised, Tensor, Update,
-    codec::{self, Rounder},
+    codec::{self, Rounder, norm},
     error::NoiseError,
     spread::spread,
-    tensors::{BLOCK, Window, check_values},
+    tensors::{BLOCK, Window},
 };
 
 /// Values that one thread takes at a time: whole blocks.
@@ -61,40 +61,6 @@ fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
         Some(other) => found(format!("a range of {range} beside one of {other}")),
         None => Ok(range),
     }
-}
-
-/// Returns the L2 norm of an update, infinite if no double holds it.
-fn norm(update: &Update) -> Result<f64, Error> {
-    let plain = squares(update, 1.0)?;
-    if plain.is_finite() && plain > 1e-200 {
-        return Ok(plain.sqrt());
-    }
-    // A value is not finite, or squares overflow or vanish: relative to the largest value they do not.
-    let mut largest = 0f64;
-    for tensor in update.tensors() {
-        tensor.try_for_blocks(|first, values| {
-            check_values(tensor, first, values)?;
-            largest = values.iter().fold(largest, |largest, x| largest.max(x.abs()));
-            Ok::<_, Error>(())
-        })?;
-    }
-    Ok(if largest > 0.0 { largest * squares(update, largest)?.sqrt() } else { 0.0 })
-}
-
-/// Returns the sum of the squares of all values over `unit`.
-fn squares(update: &Update, unit: f64) -> Result<f64, Error> {
-    // Several sums side by side, none of which waits for another.
-    let mut sums = [0.0; 8];
-    for tensor in update.tensors() {
-        tensor.try_for_blocks(|_, values| {
-            for values in values.chunks(sums.len()) {
-                let terms = sums.iter_mut().zip(values);
-                terms.for_each(|(sum, x)| *sum += (x / unit) * (x / unit));
-            }
-            Ok::<_, Error>(())
-        })?;
-    }
-    Ok(sums.iter().sum())
 }
 
 /// Some values of a tensor, and where they go.

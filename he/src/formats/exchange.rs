@@ -15,7 +15,7 @@ use super::frame::{self, Header, Kind};
 use crate::{
     Agreement, Error, PublicKey, Update,
     bytes::Reader,
-    codec::{Policy, RangesFile, round_up_to_power_of_two},
+    codec::{Policy, round_up_to_power_of_two},
     contributors::{Contributor, Distinct},
     error::FrameError,
     ids::{JobId, Seed},
@@ -58,26 +58,20 @@ impl Announcement {
         weight: u64,
         secret: Option<&RangesSecret>,
     ) -> Result<Self, Error> {
-        let own = RangesFile::measure(update, Policy::Max, weight)?.agreement()?;
+        let own = job.measure(update, Policy::Max, weight)?;
         job.check_layout(own.specs())?;
         let largest = job.limits().max_range;
-        let proposal = match job.private_ranges() {
-            Ok(private) => {
-                let secret = secret.ok_or(Error::NoRangesSecret)?;
-                private.check_key(secret.id())?;
-                Some(Proposal::new(secret, job.levels()?, own.ranges())?)
-            }
-            Err(_) => None,
-        };
+        let is_private = job.private_ranges().is_ok();
+        let proposal = is_private.then(|| job.propose_ranges(secret, &own)).transpose()?;
         let range = |(tensor, &own): (usize, &f64)| match job.settled_range(tensor) {
-            _ if proposal.is_some() => largest,
+            _ if is_private => largest,
             Some(settled) => settled,
             // What is beyond the job stays so, and is refused below.
             None => own.max(round_up_to_power_of_two(own).min(largest)),
         };
         let ranges = own.ranges().iter().enumerate().map(range).collect();
         let max_weight = job.limits().max_weight;
-        let is_told = !job.settles_ranges() && proposal.is_none();
+        let is_told = !job.settles_ranges() && !is_private;
         let max_weight = if is_told { own.max_weight() } else { max_weight };
         let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
         agreement.check_weight(weight)?;
@@ -97,9 +91,7 @@ impl Announcement {
         secret: Option<&RangesSecret>,
     ) -> Result<(), Error> {
         if self.proposal.is_some() {
-            let secret = secret.ok_or(Error::NoRangesSecret)?;
-            let ranges = terms.agreement.ranges();
-            self.proposal = Some(Proposal::new(secret, job.levels()?, ranges)?);
+            self.proposal = Some(job.propose_ranges(secret, &terms.agreement)?);
         }
         self.lowest_round = terms.round;
         self.agreement = terms.agreement.clone();
@@ -115,7 +107,7 @@ impl Announcement {
         let mut shown = self.clone();
         if self.proposal.is_some() {
             let ranges = vec![job.limits().max_range; self.agreement.specs().len()];
-            shown.agreement = self.agreement.with_ranges(ranges)?;
+            shown.agreement = self.agreement.with_ranges(ranges)?.with_clip_norm(None)?;
         }
         Ok(shown)
     }
@@ -143,8 +135,7 @@ impl Announcement {
         let seed = Seed::read(&mut r)?;
         let (job, lowest_round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
-        let read = |r: &mut Reader<'_>| Proposal::read(r, agreement.specs().len());
-        let proposal = (!r.0.is_empty()).then(|| read(&mut r)).transpose()?;
+        let proposal = (!r.0.is_empty()).then(|| Proposal::read(&mut r)).transpose()?;
         r.end()?;
         frame.parameters_of(agreement.values())?;
         Ok(Self { seed, job, lowest_round, agreement, proposal })
@@ -159,7 +150,9 @@ impl Announcement {
         job.check_number(number)?;
         job.check_agreement(&self.agreement)?;
         match (job.private_ranges(), &self.proposal) {
-            (Ok(private), Some(proposal)) => private.check_levels(proposal),
+            (Ok(private), Some(proposal)) => {
+                private.check_proposal(proposal, self.agreement.specs().len())
+            }
             (Ok(_), None) => {
                 let why = "no proposal of private ranges, which the job agrees on".into();
                 Err(Error::BeyondJob { why })
@@ -282,15 +275,14 @@ impl RoundTerms {
         sealed: Option<&Agreement>,
     ) -> Result<Self, Error> {
         let bad = |why: &str| Err(Error::Terms { why: why.into() });
-        match (job.levels(), self.private_ranges.take()) {
+        match (job.private_ranges(), self.private_ranges.take()) {
             (Ok(_), Some(_)) if let Some(sealed) = sealed => {
                 self.agreement.check_layout(sealed.specs())?;
                 self.agreement = sealed.clone();
                 Ok(self)
             }
-            (Ok(levels), Some(ranges)) => {
-                let ranges = ranges.open(secret.ok_or(Error::NoRangesSecret)?, levels);
-                self.agreement = self.agreement.with_ranges(ranges)?;
+            (Ok(_), Some(ranges)) => {
+                self.agreement = job.open_ranges(secret, &ranges, &self.agreement)?;
                 Ok(self)
             }
             (Ok(_), None) => bad("they have no private ranges, which the job agrees on"),
@@ -363,8 +355,8 @@ impl RoundTerms {
         }
         Distinct::check(&participants)?;
         let agreement = Agreement::read(&mut r)?;
-        let read = |r: &mut Reader<'_>| EncryptedRanges::read(r, agreement.specs().len());
-        let private_ranges = (!r.0.is_empty()).then(|| read(&mut r)).transpose()?;
+        let private_ranges =
+            (!r.0.is_empty()).then(|| EncryptedRanges::read(&mut r)).transpose()?;
         r.end()?;
         frame.parameters_of(agreement.values())?;
         Ok(Self { round, agreement, participants, private_ranges })

@@ -4,7 +4,7 @@ use super::frame::{self, Frame, Header, Kind};
 use crate::{
     Agreement, Error, Job, KeyRef, PublicKey, TensorSpec, Update,
     bytes::{Reader, Writer},
-    codec::{Policy, RangesFile, check_layout, check_specs, read_specs, write_specs},
+    codec::{Policy, check_layout, check_specs, read_specs, write_specs},
     contributors::{Contributor, Distinct},
     error::FrameError,
     ids::JobId,
@@ -60,11 +60,9 @@ impl RangesProposal {
     pub fn new(key: KeyRef<'_>, job: &Job, update: &Update, policy: Policy) -> Result<Self, Error> {
         job.check_key(key.public())?;
         job.check_number(key.number())?;
-        let secret = key.ranges_secret().ok_or(Error::NoRangesSecret)?;
-        job.private_ranges()?.check_key(secret.id())?;
-        let own = RangesFile::measure(update, policy, 1)?.agreement()?;
+        let own = job.measure(update, policy, 1)?;
         job.check_layout(own.specs())?;
-        let proposal = Proposal::new(secret, job.levels()?, own.ranges())?;
+        let proposal = job.propose_ranges(key.ranges_secret(), &own)?;
         let head = Head::new(job.id(), own.specs().to_vec())?;
         Ok(Self { number: key.number(), head, proposal })
     }
@@ -121,7 +119,7 @@ impl RangesProposal {
         let mut r = Reader(frame.body);
         let number = r.u16()?;
         let head = Head::read(&mut r)?;
-        let proposal = Proposal::read(&mut r, head.specs.len())?;
+        let proposal = Proposal::read(&mut r)?;
         r.end()?;
         frame.parameters_of(head.values)?;
         Ok(Self { number, head, proposal })
@@ -130,10 +128,10 @@ impl RangesProposal {
     /// Refuses a proposal that the job does not admit, whoever else proposes.
     ///
     /// # Errors
-    /// Of another job; a number that is no client's; other levels or tensors.
+    /// Of another job; a number that is no client's; other levels or tensors, or no row of each.
     pub fn check(&self, job: &Job) -> Result<(), Error> {
         self.head.check(job)?;
-        job.private_ranges()?.check_levels(&self.proposal)?;
+        job.private_ranges()?.check_proposal(&self.proposal, self.head.specs.len())?;
         job.check_number(self.number)
     }
 
@@ -151,8 +149,8 @@ pub struct AgreedRanges {
 }
 
 impl AgreedRanges {
-    /// Finds the ranges that a job agrees on among proposals, on all cores. `progress` is told of how many
-    /// levels of tensors more are done.
+    /// Finds the ranges that a job agrees on among proposals, on all cores. Calls `progress` with the number of levels
+    /// that are done since, of any tensor.
     ///
     /// # Errors
     /// An evaluation key of another job; no proposal, or fewer than the job's rank; one that the job does not admit, of
@@ -176,9 +174,10 @@ impl AgreedRanges {
                 .and_then(|()| distinct.add(&proposal.contributor()));
             fits.map_err(|error| error.within(format!("client {}", proposal.number)))?;
         }
-        let rank = private.rank_among(proposals.len())?;
+        private.check_count(proposals.len())?;
+        let ranks = private.ranks(head.specs.len(), proposals.len());
         let all: Vec<_> = proposals.iter().map(|p| &p.proposal).collect();
-        let ranges = key.find(&all, rank, private.levels.into(), progress);
+        let ranges = key.find(&all, &ranks, private.levels, progress);
         let mut proposers: Vec<_> = proposals.iter().map(RangesProposal::contributor).collect();
         proposers.sort_by_key(|proposer| proposer.number);
         Ok(Self { head: head.clone(), proposers, ranges })
@@ -211,9 +210,11 @@ impl AgreedRanges {
         job.private_ranges()?.check_key(secret.id())?;
         self.head.check(job)?;
         self.proposers.iter().try_for_each(|proposer| job.check_number(proposer.number))?;
-        job.private_ranges()?.rank_among(self.proposers.len())?;
-        let ranges = self.ranges.open(secret, job.levels()?);
-        Agreement::new(self.head.specs.clone(), ranges, job.limits().max_weight)
+        job.private_ranges()?.check_count(self.proposers.len())?;
+        let specs = self.head.specs.clone();
+        let unknown = vec![0.0; specs.len()];
+        let agreement = Agreement::new(specs, unknown, job.limits().max_weight)?;
+        job.open_ranges(Some(secret), &self.ranges, &agreement)
     }
 
     /// Writes the file's bytes.
@@ -252,7 +253,7 @@ impl AgreedRanges {
         }
         Distinct::check(&proposers)?;
         let head = Head::read(&mut r)?;
-        let ranges = EncryptedRanges::read(&mut r, head.specs.len())?;
+        let ranges = EncryptedRanges::read(&mut r)?;
         r.end()?;
         frame.parameters_of(head.values)?;
         Ok(Self { head, proposers, ranges })

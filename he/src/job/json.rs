@@ -41,6 +41,9 @@ struct JobJson {
 struct PrivateRangesJson {
     rank: String,
     levels: u8,
+    agree_every: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clip_norm: Option<String>,
     key_id: String,
 }
 
@@ -89,10 +92,12 @@ impl Job {
             allow,
             private_ranges,
         } = &self.limits;
-        let private = |PrivateRanges { rank, levels, key }| PrivateRangesJson {
-            rank: Rank::to_string(&rank),
-            levels,
-            key_id: KeyId::to_string(&key),
+        let private = |private: PrivateRanges| PrivateRangesJson {
+            rank: private.rank.to_string(),
+            levels: private.levels,
+            agree_every: private.agree_every,
+            clip_norm: private.clip_norm.map(|rank| rank.to_string()),
+            key_id: private.key.to_string(),
         };
         let tensor = |SettledTensor { spec, range }: &SettledTensor| {
             let (name, dtype) = (spec.name.clone(), spec.dtype.name().into());
@@ -150,9 +155,15 @@ impl Job {
         };
         let tensors = file.tensors.map(|all| all.into_iter().map(tensor).collect());
         let node = |NodeJson { node, client }| AllowedNode { node, client };
-        let private = |PrivateRangesJson { rank, levels, key_id }| {
-            let (rank, key) = (rank.parse().map_err(invalid::<String>)?, KeyId(id(&key_id)?));
-            Ok::<_, Error>(PrivateRanges { rank, levels, key })
+        let rank = |text: String| text.parse::<Rank>().map_err(invalid);
+        let private = |private: PrivateRangesJson| {
+            Ok::<_, Error>(PrivateRanges {
+                rank: rank(private.rank)?,
+                levels: private.levels,
+                agree_every: private.agree_every,
+                clip_norm: private.clip_norm.map(rank).transpose()?,
+                key: KeyId(id(&private.key_id)?),
+            })
         };
         let limits = Limits {
             clients: file.clients,

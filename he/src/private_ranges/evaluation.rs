@@ -1,5 +1,7 @@
 //! The evaluation key, and the bootstraps that it is for: the one file that calls `tfhe`.
 
+use std::collections::BTreeMap;
+
 use rand_core::Rng as _;
 use rayon::prelude::*;
 use tfhe::core_crypto::{
@@ -172,52 +174,48 @@ impl RangesEvaluationKey {
         self.id
     }
 
-    /// Finds the `rank`-th largest of the ranges proposed for each tensor, in `levels` levels, on all cores.
-    /// `progress` is told of how many levels more are done, of any tensor.
+    /// Finds for each row that is proposed, in `levels` levels, the one of its rank among all; `ranks` has one for each
+    /// row. Runs on all cores, and calls `progress` with the number of levels that are done since, of any row.
     ///
     /// # Panics
-    /// If a proposal is of more or fewer levels of tensors than the first.
+    /// If a proposal has more or fewer rows, or other levels.
     #[must_use]
     pub fn find(
         &self,
         proposals: &[&Proposal],
-        rank: usize,
-        levels: usize,
+        ranks: &[usize],
+        levels: u8,
         progress: &(dyn Fn(u32) + Sync),
     ) -> EncryptedRanges {
-        let lookups = circuit::at_least(rank, proposals.len());
-        let bits = proposals.first().map_or(0, |first| first.bodies.len());
-        assert!(proposals.iter().all(|p| p.bodies.len() == bits), "proposals of one length");
-        let tables: Vec<_> = lookups.iter().map(|lookup| accumulator(lookup.table)).collect();
-        let level = |bit: usize| {
-            let level = self.look_up(proposals, bit, &lookups, &tables);
-            progress(1);
-            level
-        };
-        let tensor = |first: usize| {
-            let levels = (first..first + levels).into_par_iter().map(level);
+        let levels = usize::from(levels);
+        let bits = ranks.len() * levels;
+        assert!(proposals.iter().all(|p| p.bodies.len() == bits), "proposals of these rows");
+        let mut circuits = BTreeMap::new();
+        for &rank in ranks {
+            circuits.entry(rank).or_insert_with(|| Circuit::new(rank, proposals.len()));
+        }
+        let row = |(row, rank): (usize, &usize)| {
+            let circuit = &circuits[rank];
+            let levels = (levels * row..levels * (row + 1)).into_par_iter().map(|bit| {
+                let level = self.run(circuit, proposals, bit);
+                progress(1);
+                level
+            });
             levels.reduce(zero, |mut sum, other| {
                 add(&mut sum, &other);
                 sum
             })
         };
-        let firsts: Vec<_> = (0..bits).step_by(levels.max(1)).collect();
-        let found: Vec<_> = firsts.into_par_iter().map(tensor).collect();
+        let found: Vec<_> = ranks.par_iter().enumerate().map(row).collect();
         let words = found.iter().flat_map(|ciphertext| lwe::round(ciphertext.as_ref())).collect();
         EncryptedRanges { words }
     }
 
     /// Runs the lookups of one bit of all proposals, and returns the result of the last: 1 at the place of levels,
     /// or 0.
-    fn look_up(
-        &self,
-        proposals: &[&Proposal],
-        bit: usize,
-        lookups: &[Lookup],
-        tables: &[GlweCiphertextOwned<u64>],
-    ) -> Ciphertext {
+    fn run(&self, circuit: &Circuit, proposals: &[&Proposal], bit: usize) -> Ciphertext {
         let mut results: Vec<Ciphertext> = vec![];
-        for (lookup, table) in lookups.iter().zip(tables) {
+        for (lookup, table) in circuit.lookups.iter().zip(&circuit.tables) {
             let mut sum = zero();
             for &input in &lookup.inputs {
                 match proposals.get(input) {
@@ -262,6 +260,20 @@ impl RangesEvaluationKey {
         extract_lwe_sample_from_glwe_ciphertext(&turned, &mut output, MonomialDegree(0));
         shift(&mut output, after);
         output
+    }
+}
+
+/// The lookups of a rank, and the polynomials that they turn.
+struct Circuit {
+    lookups: Vec<Lookup>,
+    tables: Vec<GlweCiphertextOwned<u64>>,
+}
+
+impl Circuit {
+    fn new(rank: usize, proposals: usize) -> Self {
+        let lookups = circuit::at_least(rank, proposals);
+        let tables = lookups.iter().map(|lookup| accumulator(lookup.table)).collect();
+        Self { lookups, tables }
     }
 }
 
@@ -317,11 +329,7 @@ fn shifts(table: Table) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Scheme, SecretKey,
-        params::Literal,
-        private_ranges::{Levels, Rank},
-    };
+    use crate::{Scheme, SecretKey, params::Literal, private_ranges::Rank};
 
     /// Returns how many of the ciphertexts of bits open, under a secret, to a bit with little noise.
     fn bits(secret: &[u64], Proposal { seed, bodies, .. }: &Proposal) -> usize {
@@ -342,12 +350,11 @@ mod tests {
         let (key, secret) = (SecretKey::generate(literal).unwrap(), RangesSecret::draw().unwrap());
         let file = RangesEvaluationKey::generate(&secret, key.public()).unwrap();
         let evaluation = RangesEvaluationKey::from_bytes(&file, key.public()).unwrap();
-        let levels = Levels::new(16, 8.0);
         let proposals: Vec<_> =
-            (0..3).map(|_| Proposal::new(&secret, levels, &[0.5, 8.0]).unwrap()).collect();
+            (0..3).map(|_| Proposal::new(&secret, 16, &[12, 16]).unwrap()).collect();
         let all: Vec<_> = proposals.iter().collect();
-        let found = evaluation.find(&all, Rank::Median.among(3), levels.count(), &|_| {});
-        assert_eq!(found.open(&secret, levels), [0.5, 8.0]);
+        let found = evaluation.find(&all, &[Rank::Median.among(3); 2], 16, &|_| {});
+        assert_eq!(found.open(&secret), [12, 16]);
         assert_eq!(bits(&secret.large(), &proposals[0]), 32);
         // Words of files, and streams of seeds in them, as keys.
         let words = |from: &[u8]| -> Vec<u64> {

@@ -2,39 +2,37 @@
 
 use zeroize::Zeroizing;
 
-use super::{Levels, RangesSecret, lwe};
+use super::{RangesSecret, lwe};
 use crate::{
     Error,
     bytes::{Reader, Writer, to_bytes, to_words},
-    error::FrameError,
+    error::{FrameError, WRONG_LENGTH},
     ids::Seed,
 };
 
-/// The levels of one client's ranges in unary, tensor by tensor and level by level: bit `l` is 1 if the range is
-/// that of level `l` or larger. Each is a ciphertext, of which the body travels.
+/// The levels of what one client proposes in unary, row by row and level by level: bit `l` is 1 if the row's level is
+/// `l` or higher. Each bit is a ciphertext, of which the body travels. A row is of the range of a tensor, or of the
+/// norm of the update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
     /// What the masks grow from: fresh for every proposal.
     pub(super) seed: Seed,
-    /// Bits of each range.
+    /// Bits of each row.
     levels: u8,
     pub(super) bodies: Vec<u64>,
 }
 
 impl Proposal {
-    /// Encrypts the ranges of a client's tensors. Those beyond the highest level are proposed as that.
+    /// Encrypts the level of each row, of `levels` above level 0.
     ///
     /// # Errors
     /// No randomness.
-    pub fn new(secret: &RangesSecret, levels: Levels, ranges: &[f64]) -> Result<Self, Error> {
+    pub fn new(secret: &RangesSecret, levels: u8, rows: &[usize]) -> Result<Self, Error> {
         let seed = Seed::draw()?;
-        let bits = ranges.iter().flat_map(|&range| {
-            let level = levels.level(range);
-            (1..=levels.count()).map(move |l| u64::from(l <= level))
-        });
-        let bits: Zeroizing<Vec<_>> = Zeroizing::new(bits.collect());
+        let bits = |&row: &usize| (1..=levels).map(move |l| u64::from(usize::from(l) <= row));
+        let bits: Zeroizing<Vec<_>> = Zeroizing::new(rows.iter().flat_map(bits).collect());
         let bodies = lwe::encrypt(&secret.large(), seed.bytes(), &bits)?;
-        Ok(Self { seed, levels: levels.count() as u8, bodies })
+        Ok(Self { seed, levels, bodies })
     }
 
     /// Returns what names it.
@@ -43,10 +41,16 @@ impl Proposal {
         self.seed
     }
 
-    /// Returns the number of levels that each range is written in.
+    /// Returns the number of levels that each row is written in.
     #[must_use]
     pub fn levels(&self) -> u8 {
         self.levels
+    }
+
+    /// Returns the number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.bodies.len() / usize::from(self.levels)
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
@@ -55,10 +59,13 @@ impl Proposal {
         w.bytes(&to_bytes(&self.bodies));
     }
 
-    /// Reads a proposal of the ranges of as many tensors.
-    pub(crate) fn read(r: &mut Reader<'_>, tensors: usize) -> Result<Self, FrameError> {
+    /// Reads a proposal, which all that is left is.
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (seed, levels) = (Seed::read(r)?, r.u8()?);
-        let length = tensors.checked_mul(8 * usize::from(levels)).ok_or(FrameError::Truncated)?;
-        Ok(Self { seed, levels, bodies: to_words(r.bytes(length)?) })
+        let bytes = r.rest();
+        if levels == 0 || !bytes.len().is_multiple_of(8 * usize::from(levels)) {
+            return Err(WRONG_LENGTH);
+        }
+        Ok(Self { seed, levels, bodies: to_words(bytes) })
     }
 }

@@ -29,13 +29,13 @@ impl RangesEvaluationKey {
         match *self {}
     }
 
-    /// Finds the `rank`-th largest of the ranges proposed for each tensor.
+    /// Finds for each row that is proposed that of its rank among all.
     #[must_use]
     pub fn find(
         &self,
         _proposals: &[&Proposal],
-        _rank: usize,
-        _levels: usize,
+        _ranks: &[usize],
+        _levels: u8,
         _progress: &(dyn Fn(u32) + Sync),
     ) -> EncryptedRanges {
         match *self {}

@@ -12,8 +12,9 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error, Job, PublicKey,
+    Error, Job, PublicKey, TensorSpec,
     exchange::{Announcement, RoundTerms},
+    job::PrivateRanges,
     params::{Chunks, MAX_CLIENTS},
     private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey},
 };
@@ -28,6 +29,9 @@ const MAX_SUM_BYTES: usize = u32::MAX as usize;
 /// Shards of a round, of about as many chunks each: the pipelines that may add at once.
 const SHARDS: u32 = 16;
 
+/// The note of a client that asks for other private ranges.
+pub(super) const ASK_ANEW: &[u8] = &[1];
+
 /// Sums updates encrypted under one key: the [`Application`] of a [`Server`](super::Server), also
 /// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
 pub struct SumApplication {
@@ -38,12 +42,36 @@ pub struct SumApplication {
     ranges_key: Option<Arc<RangesEvaluationKey>>,
     /// Private ranges that are being found.
     finding: Option<Finding>,
+    /// Those that were found last.
+    held: Option<Held>,
 }
 
 /// The private ranges of those who joined, which take a thread some seconds.
 struct Finding {
     joined: BTreeMap<u16, Vec<u8>>,
     found: Receiver<EncryptedRanges>,
+}
+
+/// Private ranges that hold for some rounds.
+struct Held {
+    ranges: EncryptedRanges,
+    specs: Vec<TensorSpec>,
+    /// The number of the first round, as clients count.
+    since: u64,
+    /// The number of that round here.
+    opened: u32,
+    /// Clients that ask for others.
+    asking: BTreeSet<u16>,
+}
+
+impl Held {
+    /// Returns whether they are those of another round too.
+    fn hold_for(&self, terms: &RoundTerms, private: &PrivateRanges) -> bool {
+        let rounds = self.since..self.since.saturating_add(private.agree_every.into());
+        rounds.contains(&terms.round)
+            && self.specs == terms.agreement.specs()
+            && !private.agrees_anew(self.asking.len(), terms.participants.len())
+    }
 }
 
 impl SumApplication {
@@ -70,7 +98,7 @@ impl SumApplication {
             }
             Err(_) => None,
         };
-        Ok(Self { key, job, engine, ranges_key, finding: None })
+        Ok(Self { key, job, engine, ranges_key, finding: None, held: None })
     }
 
     /// Joins those who fit together.
@@ -113,22 +141,31 @@ impl SumApplication {
         Readiness::Ready(Opened { terms, layout: Box::new(chunks), shards, left_out, late })
     }
 
-    /// Begins to find the private ranges of those who joined and fit together, if they are as many as their rank.
+    /// Opens a round with private ranges that hold still, or begins to find those of the clients who joined and fit
+    /// together, if they are as many as their rank.
     fn find_ranges(
         &mut self,
         key: Arc<RangesEvaluationKey>,
         joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<Readiness, String> {
-        let Fitting { proposals, left_out, .. } = self.join(joined)?;
+        let fitting = self.join(joined)?;
         let private = *self.job.private_ranges().map_err(|e| e.to_string())?;
-        if let Ok(rank) = private.rank_among(proposals.len()) {
+        if let Some(held) = &self.held
+            && held.hold_for(&fitting.terms, &private)
+        {
+            let ranges = held.ranges.clone();
+            return Ok(self.open_over(fitting, Some(ranges), BTreeSet::new()));
+        }
+        let Fitting { terms, proposals, left_out } = fitting;
+        if private.check_count(proposals.len()).is_ok() {
             let mut joined = joined.clone();
             joined.retain(|number, _| left_out.iter().all(|(left, _)| left != number));
+            let ranks = private.ranks(terms.agreement.specs().len(), proposals.len());
             let (sender, found) = mpsc::channel();
             thread::spawn(move || {
                 let proposals: Vec<_> = proposals.iter().collect();
                 // Fails only if nobody waits for it any more.
-                let _ = sender.send(key.find(&proposals, rank, private.levels.into(), &|_| {}));
+                let _ = sender.send(key.find(&proposals, &ranks, private.levels, &|_| {}));
             });
             self.finding = Some(Finding { joined, found });
         }
@@ -174,7 +211,8 @@ impl Application for SumApplication {
         if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
             return Err(format!("{values} values are more than one round carries"));
         }
-        let terms = 4096 + EncryptedRanges::BYTES * announcement.agreement.specs().len();
+        // And a norm's.
+        let terms = 4096 + EncryptedRanges::BYTES * (announcement.agreement.specs().len() + 1);
         if announcement.proposal.is_some() && terms > MAX_ROUND_MESSAGE_BYTES as usize / 2 {
             let tensors = announcement.agreement.specs().len();
             return Err(format!("{tensors} private ranges are more than one round's terms carry"));
@@ -189,7 +227,7 @@ impl Application for SumApplication {
     /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one
     /// another. Private ranges are found on a thread meanwhile; whoever leaves before they are there is not in the
     /// round, though its range may be the one that was found.
-    fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
         let Some(key) = self.ranges_key.clone() else {
             return Ok(self.open_over(self.join(joined)?, None, BTreeSet::new()));
         };
@@ -210,7 +248,24 @@ impl Application for SumApplication {
         if in_time.is_empty() {
             return self.find_ranges(key, joined);
         }
-        Ok(self.open_over(self.join(&in_time)?, Some(ranges), late.into_keys().collect()))
+        let fitting = self.join(&in_time)?;
+        self.held = Some(Held {
+            ranges: ranges.clone(),
+            specs: fitting.terms.agreement.specs().to_vec(),
+            since: fitting.terms.round,
+            opened: round,
+            asking: BTreeSet::new(),
+        });
+        Ok(self.open_over(fitting, Some(ranges), late.into_keys().collect()))
+    }
+
+    /// Hears a client that asks for other ranges than those of its round.
+    fn take_note(&mut self, round: u32, contributor: u16, note: &[u8]) {
+        if let Some(held) = self.held.as_mut().filter(|held| round >= held.opened)
+            && note == ASK_ANEW
+        {
+            held.asking.insert(contributor);
+        }
     }
 }
 

@@ -124,7 +124,7 @@ impl<W: Wire> Server<W> {
         }
         if let Ok(private) = job.private_ranges() {
             // Else fewer clients than the rank would wait for a round that never opens.
-            private.rank_among(config.min_clients.into())?;
+            private.check_count(config.min_clients.into())?;
         }
         let pipelines = Pipelines::new(wires, 1, config.poll)?;
         let (count, ports) = (pipelines.count(), pipelines.ports()?);
@@ -197,16 +197,15 @@ impl<W: Wire> Server<W> {
             }
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);
+                // Whoever hears that a round is finished knows its traffic.
+                if matches!(event, AggregatorEvent::Finished { .. }) {
+                    observe(Observation::Progress(progress(node, now)))?;
+                }
                 observe(Observation::Event(event))?;
             }
             if due <= now {
                 due = now + PROGRESS_SPAN;
-                observe(Observation::Progress(Progress {
-                    elapsed: now.since(Time::ZERO),
-                    waiting: node.waiting(),
-                    round: node.progress(),
-                    stats: node.stats(),
-                }))?;
+                observe(Observation::Progress(progress(node, now)))?;
             }
             if !node.is_finished() {
                 finished = None;
@@ -222,6 +221,15 @@ impl<W: Wire> Server<W> {
             }
         })?;
         Ok(self.node.stats())
+    }
+}
+
+fn progress(node: &mut Aggregator<SumApplication>, now: Time) -> Progress {
+    Progress {
+        elapsed: now.since(Time::ZERO),
+        waiting: node.waiting(),
+        round: node.progress(),
+        stats: node.stats(),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     driver::MAX_SLEEP,
     federation::{
         Error,
+        application::ASK_ANEW,
         participation::{Participation, Phase, RoundResult},
         spool::{Content, Found, KeptSum, Spool, fingerprint},
     },
@@ -46,6 +47,8 @@ pub(super) struct Run<'a> {
     resume: Option<Resume>,
     sealing: Sealing,
     open: Option<OpenRound>,
+    /// Whether it has asked for other private ranges.
+    has_asked: bool,
     /// The time at which it began to look for the aggregator.
     began: Instant,
     /// Datagrams received when the aggregator was last found silent, and when that silence began.
@@ -103,6 +106,7 @@ impl<'a> Run<'a> {
             resume: None,
             sealing: Sealing::fresh(ticket, new, fingerprint, *random::bytes::<32>()?),
             open: None,
+            has_asked: false,
             began: now,
             silence: (0, now),
         };
@@ -196,7 +200,24 @@ impl<'a> Run<'a> {
         }
         self.sealing.poll()?;
         self.push(node, now)?;
+        self.ask_anew(node, now)?;
         Ok(None)
+    }
+
+    /// Asks for other private ranges, once, if many values are beyond those of this round, which may hold for more.
+    fn ask_anew(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+        let (Some(open), Some(clipped)) = (&self.open, self.sealing.clipped()) else {
+            return Ok(());
+        };
+        if !self.has_asked
+            && node.can_push()
+            && let Ok(private) = self.participation.job.private_ranges()
+            && private.asks_anew(clipped, open.terms.agreement.values())
+        {
+            node.note(now, ASK_ANEW)?;
+            self.has_asked = true;
+        }
+        Ok(())
     }
 
     fn unreachable(&self, has_answered: bool) -> Error {

@@ -1,0 +1,241 @@
+//! Private ranges of a job: how clients agree on them, propose theirs and open what is agreed.
+
+use std::iter;
+
+use super::{Job, Limits};
+use crate::{
+    Agreement, Error, Update,
+    codec::{Policy, RangesFile, norm},
+    ids::KeyId,
+    private_ranges::{EncryptedRanges, Levels, MAX_LEVELS, Proposal, RangesSecret, Rank},
+};
+
+/// How clients agree on ranges without showing theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrivateRanges {
+    /// The rank of the range that is agreed on, among those of a round's clients.
+    pub rank: Rank,
+    /// The number of levels that ranges are told apart in, from the largest range down.
+    pub levels: u8,
+    /// The number of rounds that ranges hold for, from the one that they are agreed for: at least 1.
+    pub agree_every: u32,
+    /// The rank of the L2 norm that every client clips its update to, if they do.
+    pub clip_norm: Option<Rank>,
+    /// The name of the secret that clients share for it.
+    pub key: KeyId,
+}
+
+impl PrivateRanges {
+    /// Refuses another ranges key than the job's.
+    ///
+    /// # Errors
+    /// [`Error::RangesKey`].
+    pub fn check_key(&self, found: KeyId) -> Result<(), Error> {
+        if found == self.key {
+            return Ok(());
+        }
+        Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
+    }
+
+    /// Returns the rows of a proposal for this many tensors.
+    pub(crate) fn rows(&self, tensors: usize) -> usize {
+        tensors + usize::from(self.clip_norm.is_some())
+    }
+
+    /// Refuses a proposal of other levels than the job's, or of more or fewer rows than tensors need.
+    ///
+    /// # Errors
+    /// [`Error::BeyondJob`].
+    pub(crate) fn check_proposal(&self, proposal: &Proposal, tensors: usize) -> Result<(), Error> {
+        let (found, admitted) = (proposal.levels(), self.levels);
+        if found != admitted {
+            let why = format!("ranges in {found} levels, the job's are {admitted}");
+            return Err(Error::BeyondJob { why });
+        }
+        self.check_rows(proposal.rows(), tensors)
+    }
+
+    /// Refuses more or fewer rows than tensors need.
+    fn check_rows(&self, found: usize, tensors: usize) -> Result<(), Error> {
+        let needed = self.rows(tensors);
+        if found == needed {
+            return Ok(());
+        }
+        let why = format!("{found} encrypted rows for {tensors} tensors, the job has {needed}");
+        Err(Error::BeyondJob { why })
+    }
+
+    /// Returns whether so many of a client's values were beyond ranges that still hold that it asks for others: more
+    /// than one in a hundred.
+    #[must_use]
+    pub fn asks_anew(&self, clipped: &[usize], values: usize) -> bool {
+        self.agree_every > 1 && clipped.iter().sum::<usize>() > values / 100
+    }
+
+    /// Returns whether as many of a round's clients ask for other ranges that they are agreed anew: a third.
+    #[must_use]
+    pub fn agrees_anew(&self, asking: usize, clients: usize) -> bool {
+        3 * asking >= clients
+    }
+
+    /// Refuses fewer proposals than a rank needs.
+    ///
+    /// # Errors
+    /// [`Error::TooFewProposals`].
+    pub fn check_count(&self, proposals: usize) -> Result<(), Error> {
+        let ranks = iter::once(self.rank).chain(self.clip_norm);
+        for rank in ranks.map(|rank| rank.among(proposals)) {
+            if !(1..=proposals).contains(&rank) {
+                return Err(Error::TooFewProposals { found: proposals, rank });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rank of each row among this many proposals, of which there are [enough](Self::check_count).
+    #[must_use]
+    pub fn ranks(&self, tensors: usize, proposals: usize) -> Vec<usize> {
+        let ranges = iter::repeat_n(self.rank, tensors);
+        ranges.chain(self.clip_norm).map(|rank| rank.among(proposals)).collect()
+    }
+}
+
+impl Limits {
+    /// Checks what private ranges are of, beside the other limits.
+    pub(super) fn check_private_ranges(&self) -> Result<(), Error> {
+        let Some(private) = self.private_ranges else { return Ok(()) };
+        let PrivateRanges { rank, levels, agree_every, clip_norm, .. } = private;
+        let bad = |why: String| Err(Error::Limits { why });
+        if !(1..=MAX_LEVELS).contains(&levels) {
+            return bad(format!("{levels} levels of ranges; choose 1 to {MAX_LEVELS}"));
+        }
+        if agree_every == 0 {
+            return bad("ranges that hold for 0 rounds; choose 1 or more".into());
+        }
+        self.check_rank("range", rank)?;
+        if let Some(rank) = clip_norm {
+            self.check_rank("norm", rank)?;
+        }
+        if self.noise.is_some() {
+            return bad("private ranges beside noise, which has one range for all tensors".into());
+        }
+        if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
+            return bad("ranges of tensors that are settled beside private ones".into());
+        }
+        Ok(())
+    }
+
+    fn check_rank(&self, what: &str, rank: Rank) -> Result<(), Error> {
+        let (clients, min_clients) = (self.clients, self.min_clients);
+        match rank {
+            Rank::Largest(k) if !(1..=clients).contains(&k) => Err(Error::Limits {
+                why: format!("the {what} of rank {k} among {clients} clients"),
+            }),
+            Rank::Largest(k) if k > min_clients => Err(Error::Limits {
+                why: format!(
+                    "the {what} of rank {k}, where a round may have {min_clients} clients only: ask for more \
+                     (--min-clients), or a lower rank"
+                ),
+            }),
+            Rank::Largest(_) | Rank::Median => Ok(()),
+        }
+    }
+}
+
+impl Job {
+    /// Returns how clients agree on ranges without showing theirs.
+    ///
+    /// # Errors
+    /// They show them: [`Error::RangesNotPrivate`].
+    pub fn private_ranges(&self) -> Result<&PrivateRanges, Error> {
+        self.limits.private_ranges.as_ref().ok_or(Error::RangesNotPrivate)
+    }
+
+    /// Measures an update: its ranges, as `policy` finds them, and its norm, if updates are clipped to a common one.
+    ///
+    /// # Errors
+    /// As [`RangesFile::measure`]; the tensors make no agreement.
+    pub(crate) fn measure(
+        &self,
+        update: &Update,
+        policy: Policy,
+        weight: u64,
+    ) -> Result<Agreement, Error> {
+        let own = RangesFile::measure(update, policy, weight)?.agreement()?;
+        match self.limits.private_ranges {
+            // No norm is below the largest value, so that what no double holds is beyond all levels.
+            Some(PrivateRanges { clip_norm: Some(_), .. }) => {
+                own.with_clip_norm(Some(norm(update)?.min(f64::MAX)))
+            }
+            _ => Ok(own),
+        }
+    }
+
+    /// Encrypts ranges, and the norm beside them if there is one. What is beyond the highest level is proposed as that.
+    ///
+    /// # Errors
+    /// Ranges are not private; no secret of them, or another than the job's; no randomness.
+    pub(crate) fn propose_ranges(
+        &self,
+        secret: Option<&RangesSecret>,
+        own: &Agreement,
+    ) -> Result<Proposal, Error> {
+        let private = self.private_ranges()?;
+        let secret = secret.ok_or(Error::NoRangesSecret)?;
+        private.check_key(secret.id())?;
+        let levels = self.levels(private);
+        let ranges = own.ranges().iter().map(|&range| levels.level(range));
+        let norm = own.clip_norm().map(|norm| self.norm_levels(private, own.values()).level(norm));
+        Proposal::new(secret, private.levels, &ranges.chain(norm).collect::<Vec<_>>())
+    }
+
+    /// Opens ranges that were found for the tensors of `agreement`, and the norm beside them: all are those of levels,
+    /// whatever was found.
+    ///
+    /// # Errors
+    /// Ranges are not private; no secret of them, or another than the job's; more or fewer than the tensors.
+    pub(crate) fn open_ranges(
+        &self,
+        secret: Option<&RangesSecret>,
+        found: &EncryptedRanges,
+        agreement: &Agreement,
+    ) -> Result<Agreement, Error> {
+        let private = self.private_ranges()?;
+        let secret = secret.ok_or(Error::NoRangesSecret)?;
+        private.check_key(secret.id())?;
+        private.check_rows(found.rows(), agreement.specs().len())?;
+        let mut rows = found.open(secret);
+        let norm = private.clip_norm.and_then(|_| rows.pop());
+        let norm = norm.map(|level| self.norm_levels(private, agreement.values()).range(level));
+        let levels = self.levels(private);
+        let ranges = rows.into_iter().map(|level| levels.range(level)).collect();
+        agreement.with_ranges(ranges)?.with_clip_norm(norm)
+    }
+
+    /// Returns the levels of ranges.
+    fn levels(&self, private: &PrivateRanges) -> Levels {
+        Levels::new(private.levels, self.limits.max_range)
+    }
+
+    /// Returns the levels of norms: the highest is that of an update whose values are all of the largest range.
+    fn norm_levels(&self, private: &PrivateRanges, values: usize) -> Levels {
+        let largest = self.limits.max_range * (values.max(1) as f64).sqrt();
+        Levels::new(private.levels, largest.min(f64::MAX))
+    }
+
+    /// Refuses an agreement without the common clip that the job has, or with one that it has not.
+    ///
+    /// # Errors
+    /// [`Error::BeyondJob`].
+    pub(super) fn check_clip_norm(&self, agreement: &Agreement) -> Result<(), Error> {
+        let has_one = self.limits.private_ranges.is_some_and(|private| private.clip_norm.is_some());
+        let why = match (has_one, agreement.clip_norm()) {
+            (true, None) => "no norm that updates are clipped to, which the job has".into(),
+            (false, Some(norm)) => {
+                format!("updates clipped to a norm of {norm}, which the job has not")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::BeyondJob { why })
+    }
+}
