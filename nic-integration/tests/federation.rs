@@ -448,7 +448,7 @@ fn more_clients_than_the_job_has_cannot_be_served() {
     assert!(serve(key, 3, 3).is_none());
 }
 
-/// Progress comes at once, then ten times a second at most, and never runs backwards.
+/// Progress comes at once, then twenty times a second at most, and when a round is finished; it never runs backwards.
 #[test]
 fn a_server_tells_how_far_it_is() {
     let key = lattice();
@@ -486,13 +486,16 @@ fn a_server_tells_how_far_it_is() {
 
     assert_eq!((reported[0].waiting, &reported[0].round), (0, &None));
     assert!(reported.iter().any(|progress| progress.waiting == 1 && progress.round.is_none()));
+    let mut soon = 0;
     for (earlier, later) in reported.iter().zip(&reported[1..]) {
-        assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(50), "{reported:?}");
+        soon += usize::from(later.elapsed < earlier.elapsed + Duration::from_millis(50));
         let settled = |progress: &Progress| progress.round.as_ref().map(|round| round.settled);
         assert!(settled(earlier) <= settled(later), "{reported:?}");
         let bytes = |progress: &Progress| progress.stats.received.wire_bytes();
         assert!(bytes(earlier) <= bytes(later) && bytes(later) <= stats.received.wire_bytes());
     }
+    // Before and after the one of the only round.
+    assert!(soon <= 2, "{reported:?}");
     for round in reported.iter().filter_map(|progress| progress.round.as_ref()) {
         assert_eq!((round.round, round.chunks), (0, summary.closed));
         let [(0, first), (1, second)] = round.received[..] else { panic!("{round:?}") };

@@ -80,6 +80,21 @@ fn words(error: &SchemeError) -> String {
                 "tensor {tensor:?} is {dtype}, and integers are refused: sum them with integers=\"sum\""
             )
         }
+        SchemeError::WithoutTfhe => {
+            "this package is built without private ranges: build it with `maturin build --release --features tfhe`"
+                .into()
+        }
+        SchemeError::NoRangesSecret => {
+            "the key has no secret of ranges: make one that has with keygen(ranges=\"agree\")".into()
+        }
+        SchemeError::RangesNotPrivate => {
+            "the job agrees on no private ranges: make one that does with Job(key, ranges=\"agree\")".into()
+        }
+        SchemeError::NoRangesKey => {
+            "the job agrees on private ranges, and there is no key to find them with: say ranges_key=, \
+             RangesKey.load(\"ranges-evaluation.cgk\")"
+                .into()
+        }
         error => error.to_string(),
     }
 }
@@ -172,9 +187,10 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
     match error {
         E::In { error, .. } => describe(error),
         E::Ckks(error) => describe_vector(error),
-        E::Parameters(_) | E::Noise(_) | E::Limits { .. } | E::Modulus(_) => {
+        E::Parameters(_) | E::Noise(_) | E::Limits { .. } | E::Modulus(_) | E::RangesNotPrivate => {
             ("ParameterError", facts)
         }
+        E::ClipNorm { norm } => ("ParameterError", facts.text("norm", norm)),
         E::Range { tensor, range } => {
             ("ParameterError", facts.text("tensor", tensor).text("range", range))
         }
@@ -206,13 +222,14 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
         E::TooFewContributors { found, min_clients, .. } => {
             ("TooFew", facts.count("found", *found).count("min_clients", *min_clients))
         }
+        E::TooFewProposals { found, .. } => ("TooFew", facts.count("found", *found)),
         E::SameContribution => ("DuplicateClient", facts),
         E::SameNumber { number } => ("DuplicateClient", facts.count("client", *number)),
         E::NoSumKey | E::HasSumKey | E::KeyKind { .. } => ("KeyKind", facts),
         E::Number { number, .. } => ("ClientNumberError", facts.count("client", *number)),
         E::AnotherClient { .. } | E::NoNumber => ("ClientNumberError", facts),
         E::SchemeMismatch { .. } | E::ParametersMismatch { .. } => ("KeyMismatch", facts),
-        E::KeyMismatch { found, expected } => {
+        E::KeyMismatch { found, expected } | E::RangesKey { found, expected } => {
             ("KeyMismatch", facts.text("found", found).text("expected", expected))
         }
         E::JobKey { found, expected } | E::AnotherJob { found, expected } => {
@@ -293,6 +310,7 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         ),
         E::SecondSum { round } => ("SecondSum", facts.count("round", *round)),
         E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
+        E::WithoutTfhe | E::NoRangesSecret | E::NoRangesKey => ("NoRangesKey", facts),
         E::Exists { path } => ("Exists", facts.text("path", path.display())),
         E::Io { .. } => ("FileError", facts),
         E::Engine(_) | E::Randomness => ("EngineError", facts),

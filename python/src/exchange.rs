@@ -10,11 +10,13 @@ use crate::{
     errors::{Result, whole},
     job::Job,
     keys::PublicKey,
+    pool::run,
+    private_ranges::RangesKey,
     ranges::Ranges,
 };
 
-/// A client's proposal for a round: its ranges and its weight, rounded up to powers of two. Its bytes travel, and
-/// `from_bytes` reads them.
+/// A client's proposal for a round: its ranges and its weight, rounded up to powers of two, or, under a job that agrees
+/// on ranges, its ranges encrypted. Its bytes travel, and `from_bytes` reads them.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Announcement {
     pub(crate) announcement: SchemeAnnouncement,
@@ -102,7 +104,7 @@ impl RoundTerms {
         self.terms.round
     }
 
-    /// The ranges and the largest weight.
+    /// The ranges and the largest weight; the largest ranges of the job, if clients agree on private ones.
     #[getter]
     fn ranges(&self) -> Ranges {
         Ranges::new(self.terms.agreement.clone())
@@ -135,16 +137,20 @@ impl RoundTerms {
 ///     announcements: One of each client.
 ///     public: The public key.
 ///     job: The job; None for the key's own.
+///     ranges_key: The key to find ranges with, if clients agree on them without showing theirs.
 ///
 /// Raises:
-///     TooFew: There is none.
+///     TooFew: There is none, or fewer than the rank that the job agrees on.
 ///     JobMismatch, BeyondJob, LayoutError: No client is left that the job admits.
+///     NoRangesKey: The job agrees on ranges, and there is no key to find them with.
 #[pyfunction]
-#[pyo3(signature = (announcements, public, *, job=None))]
+#[pyo3(signature = (announcements, public, *, job=None, ranges_key=None))]
 pub(crate) fn join_round(
+    py: Python<'_>,
     announcements: Vec<PyRef<'_, Announcement>>,
     public: &Bound<'_, PyAny>,
     job: Option<&Job>,
+    ranges_key: Option<&RangesKey>,
 ) -> Result<RoundTerms> {
     let public = PublicKey::of(public)?;
     let job = public.job(job)?;
@@ -153,10 +159,12 @@ pub(crate) fn join_round(
     if announced.is_empty() {
         return Err(SchemeError::NothingToSum.into());
     }
+    let he::exchange::Joined { mut terms, left_out } = SchemeTerms::join(&job, &announced)?;
     if job.private_ranges().is_ok() {
-        return Err(SchemeError::NoRangesKey.into());
+        let key = &ranges_key.ok_or(SchemeError::NoRangesKey)?.key;
+        let found = run(py, || Ok(terms.find_ranges(key, &job, &announced, &|_| {})?))?;
+        terms.private_ranges = Some(found);
     }
-    let he::exchange::Joined { terms, left_out } = SchemeTerms::join(&job, &announced)?;
     let left_out = left_out
         .into_iter()
         .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));

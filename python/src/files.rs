@@ -12,6 +12,7 @@ use ciphergram_he::{
     frame::{Frame, Kind},
     keys::write_folder,
     params::Literal,
+    private_ranges::{HAS_BOOTSTRAPS, RangesSecret},
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
 use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
@@ -23,6 +24,7 @@ use crate::{
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     pool::run,
+    private_ranges::{AgreedOptions, RangesKey},
     sum::Sum,
 };
 
@@ -125,6 +127,15 @@ impl Keys {
         self.secret.bind(py).call_method("decrypt", (sum,), options)
     }
 
+    /// Makes the key that an aggregator finds private ranges with: the one that `save` writes is as good.
+    ///
+    /// Raises:
+    ///     NoRangesKey: The key has no secret of ranges, or the package was built without them.
+    fn ranges_key(&self, py: Python<'_>) -> Result<RangesKey> {
+        let public = self.public.bind(py).get().clone();
+        RangesKey::generate(py, &self.secret.bind(py).get().key.clone(), public)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let secret = self.secret.bind(py).repr()?;
         Ok(secret.to_string().replacen("SecretKey", "Keys", 1))
@@ -163,28 +174,45 @@ impl Keys {
 ///     clients: The most contributors of a sum.
 ///     bits: The bits of a quantised value, from 8 to 24.
 ///     min_clients: The fewest contributors of a sum that is opened; None for three, or all if they are fewer.
-///     max_weight: The largest weight of a client.
+///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
 ///     max_range: The largest range of a tensor.
+///     ranges, levels, agree_every, clip_norm: As of `Job`; the key has a secret of ranges then.
 ///
 /// Raises:
 ///     ParameterError: There is no such key or job.
+///     NoRangesKey: The package was built without private ranges.
 #[pyfunction]
-#[pyo3(signature = (scheme="ckks-sum", *, clients, bits=16, min_clients=None, max_weight=100_000, max_range=10.0))]
+#[pyo3(signature = (scheme="ckks-sum", *, clients, bits=16, min_clients=None, max_weight=None, max_range=10.0,
+                    ranges=None, levels=None, agree_every=None, clip_norm=None))]
+#[expect(clippy::too_many_arguments)]
 pub(crate) fn keygen(
     py: Python<'_>,
     scheme: &str,
     #[pyo3(from_py_with = whole)] clients: u32,
     #[pyo3(from_py_with = whole)] bits: u32,
     #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
-    #[pyo3(from_py_with = whole)] max_weight: u32,
+    #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
     max_range: f64,
+    ranges: Option<&str>,
+    #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
+    #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
+    clip_norm: Option<&str>,
 ) -> Result<Keys> {
+    // Nobody could find what its clients would agree on.
+    if ranges.is_some() && !HAS_BOOTSTRAPS {
+        return Err(SchemeError::WithoutTfhe.into());
+    }
+    let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
     let scheme: Scheme = scheme.parse().map_err(SchemeError::from)?;
     let literal = Literal { scheme, clients, bits };
-    let key = run(py, || Ok(he::SecretKey::generate(literal)?))?;
+    let mut key = run(py, || Ok(he::SecretKey::generate(literal)?))?;
+    if ranges.is_some() {
+        key = key.with_ranges_secret(RangesSecret::draw()?);
+    }
     let mut limits = Limits::of_key(key.public());
     limits.min_clients = min_clients.unwrap_or(limits.min_clients);
-    (limits.max_weight, limits.max_range) = (max_weight, max_range);
+    (limits.max_weight, limits.max_range) = (agreed.max_weight(max_weight), max_range);
+    agreed.limit(&mut limits, key.ranges_secret())?;
     let job = Job::make(py, key.public(), limits)?;
     Keys::new(py, key, job, None)
 }

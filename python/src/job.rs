@@ -6,8 +6,9 @@ use ciphergram_he as he;
 use pyo3::prelude::*;
 
 use crate::{
-    errors::{Error, Result, warn, whole, whole_or_none},
+    errors::{Error, Result, warn, whole_or_none},
     keys::{PublicKey, hash},
+    private_ranges::{AgreedOptions, Holder},
 };
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
@@ -21,29 +22,45 @@ impl Job {
     /// Makes a job under a key.
     ///
     /// Args:
-    ///     key: The public key.
+    ///     key: The public key; a secret one, or a client's own, of a job that agrees on ranges.
     ///     clients: The clients that take part; None for all that the key admits.
     ///     min_clients: The fewest contributors of a sum that is opened; None for three, or all if they are fewer.
-    ///     max_weight: The largest weight of a client.
+    ///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
     ///     max_range: The largest range of a tensor.
+    ///     ranges: "agree:2" to have clients agree on the second largest range of each tensor without showing theirs,
+    ///         "agree:median" on the middle; "agree" on the second largest from four clients on, else the largest.
+    ///     levels: The levels that such ranges are told apart in, 32 at most.
+    ///     agree_every: The rounds over datagrams that they hold for.
+    ///     clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its update to.
     ///
     /// Raises:
     ///     ParameterError: There can be no such job.
+    ///     NoRangesKey: The key has no secret of ranges.
     #[new]
-    #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=100_000, max_range=10.0))]
+    #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=None, max_range=10.0, ranges=None,
+                        levels=None, agree_every=None, clip_norm=None))]
+    #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        key: &PublicKey,
+        key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole_or_none)] clients: Option<u16>,
         #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
-        #[pyo3(from_py_with = whole)] max_weight: u32,
+        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         max_range: f64,
+        ranges: Option<&str>,
+        #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
+        #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
+        clip_norm: Option<&str>,
     ) -> Result<Self> {
-        let mut limits = he::Limits::of_key(&key.key);
+        let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
+        let holder = ranges.map(|_| Holder::of(key)).transpose()?;
+        let key = PublicKey::of(key)?.key;
+        let mut limits = he::Limits::of_key(&key);
         limits.clients = clients.unwrap_or(limits.clients);
         limits.min_clients = min_clients.unwrap_or(limits.min_clients.min(limits.clients));
-        (limits.max_weight, limits.max_range) = (max_weight, max_range);
-        Self::make(py, &key.key, limits)
+        (limits.max_weight, limits.max_range) = (agreed.max_weight(max_weight), max_range);
+        agreed.limit(&mut limits, holder.as_ref().and_then(Holder::ranges_secret))?;
+        Self::make(py, &key, limits)
     }
 
     /// Reads a job's file.
@@ -98,6 +115,12 @@ impl Job {
     #[getter]
     fn settles_ranges(&self) -> bool {
         self.0.settles_ranges()
+    }
+
+    /// How clients agree on ranges without showing theirs, as "agree:2"; None if they show them.
+    #[getter]
+    fn private_ranges(&self) -> Option<String> {
+        self.0.private_ranges().ok().map(|private| format!("agree:{}", private.rank))
     }
 
     /// Returns the same job, of which this party opens no sum of fewer.

@@ -15,6 +15,7 @@ mod job;
 mod keys;
 mod opened;
 mod pool;
+mod private_ranges;
 mod ranges;
 mod server;
 mod sum;
@@ -38,6 +39,7 @@ mod _native {
         job::Job,
         keys::{ClientKey, PublicKey, SecretKey},
         pool::set_threads,
+        private_ranges::{AgreedRanges, RangesKey, RangesProposal, open_ranges},
         ranges::{Ranges, measure, merge_ranges},
         server::Server,
         sum::Sum,

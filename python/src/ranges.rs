@@ -3,16 +3,18 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use ciphergram_he::{
-    Agreement, Error as SchemeError, Job, TensorSpec,
+    self as he, Agreement, Error as SchemeError, TensorSpec,
     codec::{Policy, RangesFile},
 };
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{IntoPyObjectExt, prelude::*, types::PyDict};
 
 use crate::{
     arrays,
     errors::{Error, Result, weight, whole, whole_or_none},
     files::replace,
+    job::Job,
     pool::run,
+    private_ranges::{self, RangesKey, RangesProposal},
 };
 
 /// What the updates of a round have in common: names, types and shapes of tensors, the range that the values of each
@@ -73,7 +75,7 @@ impl Ranges {
         replace(&path, self.to_json()?.as_bytes(), is_own)
     }
 
-    /// Returns the same tensors with other ranges, and another largest weight if one is given.
+    /// Returns the same tensors with other ranges, another largest weight if one is given, and the same norm.
     ///
     /// Raises:
     ///     LayoutError: A name is no tensor's.
@@ -87,13 +89,20 @@ impl Ranges {
             self.items().map(|(name, range)| (name.to_owned(), range)).collect();
         all.extend(ranges);
         let max_weight = max_weight.unwrap_or(self.0.max_weight());
-        Ok(Self(named(&all, max_weight, self.0.specs())?))
+        let replaced = named(&all, max_weight, self.0.specs())?;
+        Ok(Self(replaced.with_clip_norm(self.0.clip_norm())?))
     }
 
     /// The largest weight of a client.
     #[getter]
     fn max_weight(&self) -> u32 {
         self.0.max_weight()
+    }
+
+    /// The L2 norm that every client clips its whole update to; None if they do not.
+    #[getter]
+    fn clip_norm(&self) -> Option<f64> {
+        self.0.clip_norm()
     }
 
     /// The number of values of all tensors.
@@ -158,7 +167,9 @@ impl Ranges {
         if self.__len__() > most {
             shown.push(format!("… {} more", self.__len__() - most));
         }
-        format!("<Ranges {{{}}}, weights up to {}>", shown.join(", "), self.0.max_weight())
+        let norm = self.0.clip_norm().map(|norm| format!(", clipped to norm {norm}"));
+        let (norm, shown) = (norm.unwrap_or_default(), shown.join(", "));
+        format!("<Ranges {{{shown}}}, weights up to {}{norm}>", self.0.max_weight())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (String,))> {
@@ -171,27 +182,48 @@ impl Ranges {
 ///
 /// Args:
 ///     tensors: Arrays by name, or the path of a safetensors file.
-///     weight: The client's weight, from 1.
+///     weight: The client's weight, from 1. No proposal of private ranges tells it.
 ///     policy: "max", the largest magnitude, which clips nothing; "sigma:3", three times the root mean square;
 ///         "aciq", the range of the least error for values as of a Gaussian; "fixed:0.1".
 ///     bits: The bits of a quantised value, for "aciq".
 ///     integers: "refuse", or "sum".
+///     private: A client's key, to encrypt them for a job that agrees on ranges; None to return them in clear.
+///     client: The client's number, where it shares the secret key.
+///     job: That job; None for the key's own.
+///
+/// Returns:
+///     `Ranges`, or with `private` a `RangesProposal`, which `merge_ranges` takes.
 ///
 /// Raises:
 ///     NotFinite: A value is NaN or infinite.
+///     NoRangesKey: The key has no secret of ranges.
 #[pyfunction]
-#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="refuse"))]
-pub(crate) fn measure(
-    py: Python<'_>,
-    tensors: &Bound<'_, PyAny>,
+#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="refuse", private=None,
+                                     client=None, job=None))]
+#[expect(clippy::too_many_arguments)]
+pub(crate) fn measure<'py>(
+    py: Python<'py>,
+    tensors: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = weight)] weight: u64,
     policy: &str,
     #[pyo3(from_py_with = whole)] bits: u32,
     integers: &str,
-) -> Result<Ranges> {
+    private: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = whole_or_none)] client: Option<u16>,
+    job: Option<&Job>,
+) -> Result<Bound<'py, PyAny>> {
     let policy = parse(policy, bits)?;
     let update = arrays::take(tensors, arrays::integers(integers)?)?;
-    run(py, || Ok(Ranges(RangesFile::measure(&update, policy, weight)?.agreement()?)))
+    if let Some(key) = private {
+        let proposal = private_ranges::propose(py, (&update, policy), key, client, job)?;
+        return Ok(proposal.into_bound_py_any(py)?);
+    }
+    if client.is_some() || job.is_some() {
+        return Err(Error::parameter("client= and job= are for private="));
+    }
+    let measured =
+        run(py, || Ok(Ranges(RangesFile::measure(&update, policy, weight)?.agreement()?)))?;
+    Ok(measured.into_bound_py_any(py)?)
 }
 
 fn parse(policy: &str, bits: u32) -> Result<Policy> {
@@ -209,14 +241,37 @@ fn parse(policy: &str, bits: u32) -> Result<Policy> {
     }
 }
 
-/// Joins the ranges of several clients: the largest of each tensor, and the largest weight.
+/// Joins the ranges of several clients: the largest of each tensor, and the largest weight. Of private ones it finds
+/// those that the job agrees on, and opens none.
+///
+/// Args:
+///     ranges: Those of each client.
+///     private: The key to find private ones with, if they are `RangesProposal`s.
+///     job: The job that agrees on them; None for the one beside that key.
+///
+/// Returns:
+///     `Ranges`, or with `private` `AgreedRanges`, which `open_ranges` opens.
 ///
 /// Raises:
 ///     LayoutError: Their tensors differ.
+///     TooFew: Fewer clients than the rank that the job agrees on.
+///     JobMismatch, BeyondJob, DuplicateClient: A proposal is none of the job's.
 #[pyfunction]
-pub(crate) fn merge_ranges(ranges: Vec<PyRef<'_, Ranges>>) -> Result<Ranges> {
+#[pyo3(signature = (ranges, *, private=None, job=None))]
+pub(crate) fn merge_ranges<'py>(
+    py: Python<'py>,
+    ranges: &Bound<'py, PyAny>,
+    private: Option<&RangesKey>,
+    job: Option<&Job>,
+) -> Result<Bound<'py, PyAny>> {
+    if let Some(key) = private {
+        let proposals: Vec<PyRef<'_, RangesProposal>> = ranges.extract()?;
+        let agreed = private_ranges::merge(py, &proposals, key, job)?;
+        return Ok(agreed.into_bound_py_any(py)?);
+    }
+    let ranges: Vec<PyRef<'_, Ranges>> = ranges.extract()?;
     let files: Vec<_> = ranges.iter().map(|ranges| ranges.file()).collect();
-    Ok(Ranges(RangesFile::merge(&files)?.agreement()?))
+    Ok(Ranges(RangesFile::merge(&files)?.agreement()?).into_bound_py_any(py)?)
 }
 
 /// Returns the agreement that an update is sealed under: by the ranges given, one for all tensors, one for each, or
@@ -224,7 +279,7 @@ pub(crate) fn merge_ranges(ranges: Vec<PyRef<'_, Ranges>>) -> Result<Ranges> {
 pub(crate) fn agreement(
     (ranges, max_weight): (Option<&Bound<'_, PyAny>>, Option<u32>),
     weight: u64,
-    job: &Job,
+    job: &he::Job,
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
     let Some(ranges) = ranges else { return settled(job, max_weight, specs) };
@@ -246,7 +301,7 @@ pub(crate) fn agreement(
     named(&by_name, max_weight, specs)
 }
 
-fn settled(job: &Job, max_weight: Option<u32>, specs: &[TensorSpec]) -> Result<Agreement> {
+fn settled(job: &he::Job, max_weight: Option<u32>, specs: &[TensorSpec]) -> Result<Agreement> {
     if !job.settles_ranges() {
         let text = "the job settles no ranges: say ranges=, a number or what all clients share";
         return Err(Error::parameter(text));

@@ -31,6 +31,7 @@ use crate::{
     job::Job,
     keys::{PublicKey, Use},
     pool,
+    private_ranges::RangesKey,
 };
 
 /// The longest wait between two looks at whether something ended, or a signal came.
@@ -137,15 +138,18 @@ impl Server {
     ///     wait_for_clients: Waits on after `join_timeout` if clients are too few for a round.
     ///     whole: Counts only whole contributions.
     ///     engine: "cpu", "gpu" or "auto".
+    ///     ranges_key: The key to find ranges with, if clients agree on them without showing theirs; None for the file
+    ///         beside the key.
     ///
     /// Raises:
     ///     KeyKind: The key is more than public.
+    ///     NoRangesKey: The job agrees on ranges, and there is no key to find them with.
     ///     NodeKeyError: A file of node keys cannot be used.
     ///     ParameterError: The address is none, or the clients are more than the job has.
     #[new]
     #[pyo3(signature = (key, *, listen="127.0.0.1:0", clients=None, min_clients=None, rounds=0, job=None, identity=None,
                         allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, whole=false,
-                        engine="cpu"))]
+                        engine="cpu", ranges_key=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         key: &Bound<'_, PyAny>,
@@ -161,6 +165,7 @@ impl Server {
         wait_for_clients: bool,
         whole: bool,
         engine: &str,
+        ranges_key: Option<&RangesKey>,
     ) -> Result<Self> {
         let (key, path) = public_key(key)?;
         let job = key.job(job)?;
@@ -173,9 +178,10 @@ impl Server {
             (None, Some(nodes)) => nodes,
             (None, None) => read_allowed(&local()?.allowed)?,
         };
-        let ranges_key = match &path {
-            Some(path) => RangesEvaluationKey::of_job(&job, &key.key, path, None)?,
-            None => None,
+        let ranges_key = match (ranges_key, &path) {
+            (Some(given), _) => Some(given.key.clone()),
+            (None, Some(path)) => RangesEvaluationKey::of_job(&job, &key.key, path, None)?,
+            (None, None) => None,
         };
         let config = ServerConfig {
             identity: read_identity(&identity)?,

@@ -36,8 +36,10 @@ def make_keys(folder: Path, *, clients: int = 4, min_clients: int = 3, **options
     keys.save(folder / "all")
     for name in ["server", *map(str, range(clients))]:
         (folder / name).mkdir()
-        kind = "public.json" if name == "server" else "secret.json"
-        for file in (kind, "job.json"):
+        kinds = ["public.json", "ranges-evaluation.cgk"] if name == "server" else ["secret.json"]
+        for file in [*kinds, "job.json"]:
+            if not (folder / "all" / file).exists():
+                continue
             (folder / name / file).write_bytes((folder / "all" / file).read_bytes())
             (folder / name / file).chmod(0o600)
     return keys

@@ -24,18 +24,23 @@ const TESTS: &str = "python/tests";
 pub(crate) fn run() -> Outcome {
     let folders = stages::ALL.iter().filter(|stage| stage.separate).map(|stage| stage.name);
     let ignored: Vec<_> = folders.map(|name| format!("--ignore={TESTS}/with_{name}")).collect();
-    test("wheel", TESTS, &ignored)
+    test("wheel", TESTS, &ignored, "")
 }
 
 /// Runs the tests of the package with one framework.
 pub(crate) fn run_with(framework: &str) -> Outcome {
     // Processes of a framework take minutes to come and go.
     let patience = "--override-ini=faulthandler_timeout=900".to_owned();
-    test(framework, &format!("{TESTS}/with_{framework}"), &[patience])
+    test(framework, &format!("{TESTS}/with_{framework}"), &[patience], "")
 }
 
-/// Runs the tests of a folder in the environment of a stage.
-fn test(stage: &str, folder: &str, options: &[String]) -> Outcome {
+/// Runs the tests of the package that is built with a feature.
+pub(crate) fn run_with_feature(feature: &str) -> Outcome {
+    test(feature, &format!("{TESTS}/with_{feature}"), &[], feature)
+}
+
+/// Runs the tests of a folder in the environment of a stage, with the package of some features.
+fn test(stage: &str, folder: &str, options: &[String], features: &str) -> Outcome {
     let list = format!("{TESTS}/requirements/{stage}.txt");
     let lists = [&*format!("{TESTS}/requirements/common.txt"), &*list];
     let name = format!("venv-{stage}");
@@ -47,18 +52,19 @@ fn test(stage: &str, folder: &str, options: &[String]) -> Outcome {
                 return Outcome::Skipped(reason);
             }
         };
-    install(&interpreter).and_then(|()| pytest(&interpreter, folder, options)).into()
+    install(&interpreter, features).and_then(|()| pytest(&interpreter, folder, options)).into()
 }
 
 /// Builds the wheel in the workspace's target folder, and installs it.
-fn install(interpreter: &Path) -> Result<(), String> {
+fn install(interpreter: &Path, features: &str) -> Result<(), String> {
     let folder = target().join("wheels");
     // An earlier version would be installed instead.
     let _ = fs::remove_dir_all(&folder);
     let line =
         "-m maturin build --quiet --release --locked --manifest-path python/Cargo.toml --out";
     let mut build = program(interpreter);
-    run_seen(build.args(line.split(' ')).arg(&folder).arg("--interpreter").arg(interpreter))?;
+    build.args(line.split(' ')).arg(&folder).arg("--interpreter").arg(interpreter);
+    run_seen(build.args(["--features", features]))?;
     let wheel = only_file(&folder)?;
     pip(interpreter, "--no-deps --no-index --force-reinstall", &[&wheel.to_string_lossy()])
 }

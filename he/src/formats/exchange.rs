@@ -20,7 +20,7 @@ use crate::{
     error::FrameError,
     ids::{JobId, Seed},
     job::Job,
-    private_ranges::{EncryptedRanges, Proposal, RangesSecret},
+    private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey, RangesSecret},
 };
 
 /// The most that a client's lowest round may be above that of all others.
@@ -201,7 +201,7 @@ impl RoundTerms {
     /// Joins announcements, given with their clients' numbers: the largest range of each tensor, the largest
     /// weight, and the largest of the lowest rounds.
     ///
-    /// Private ranges are for the caller to find, and to put in.
+    /// Private ranges are for the caller to [find](Self::find_ranges), and to put in.
     ///
     /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
     /// most others, on a tie than the client with the lowest number; whoever announces another's seed; and whoever
@@ -259,6 +259,28 @@ impl RoundTerms {
             admitted.iter().map(|(&number, a)| Contributor { number, seed: a.seed }).collect();
         let terms = Self { round, agreement, participants, private_ranges: None };
         Ok(Joined { terms, left_out })
+    }
+
+    /// Finds the private ranges of those who take part, on all cores. Calls `progress` with the number of levels that
+    /// are done since, of any tensor.
+    ///
+    /// # Errors
+    /// The job agrees on no private ranges; an evaluation key of another job; fewer take part than the job's rank.
+    pub fn find_ranges(
+        &self,
+        key: &RangesEvaluationKey,
+        job: &Job,
+        announcements: &[(u16, Announcement)],
+        progress: &(dyn Fn(u32) + Sync),
+    ) -> Result<EncryptedRanges, Error> {
+        let takes_part =
+            |number: u16, seed: Seed| self.participants.contains(&Contributor { number, seed });
+        let proposals: Vec<_> = announcements
+            .iter()
+            .filter(|(number, announcement)| takes_part(*number, announcement.seed))
+            .filter_map(|(_, announcement)| announcement.proposal.as_ref())
+            .collect();
+        job.private_ranges()?.find(key, self.agreement.specs().len(), &proposals, progress)
     }
 
     /// Opens the ranges, if they are private, with the secret beside the client's key: from then on the agreement is

@@ -162,7 +162,6 @@ impl AgreedRanges {
         progress: &(dyn Fn(u32) + Sync),
     ) -> Result<Self, Error> {
         let private = job.private_ranges()?;
-        private.check_key(key.id())?;
         let Some(RangesProposal { head, .. }) = proposals.first() else {
             return Err(Error::NothingToSum);
         };
@@ -174,10 +173,8 @@ impl AgreedRanges {
                 .and_then(|()| distinct.add(&proposal.contributor()));
             fits.map_err(|error| error.within(format!("client {}", proposal.number)))?;
         }
-        private.check_count(proposals.len())?;
-        let ranks = private.ranks(head.specs.len(), proposals.len());
         let all: Vec<_> = proposals.iter().map(|p| &p.proposal).collect();
-        let ranges = key.find(&all, &ranks, private.levels, progress);
+        let ranges = private.find(key, head.specs.len(), &all, progress)?;
         let mut proposers: Vec<_> = proposals.iter().map(RangesProposal::contributor).collect();
         proposers.sort_by_key(|proposer| proposer.number);
         Ok(Self { head: head.clone(), proposers, ranges })

@@ -7,7 +7,9 @@ use crate::{
     Agreement, Error, Update,
     codec::{Policy, RangesFile, norm},
     ids::KeyId,
-    private_ranges::{EncryptedRanges, Levels, MAX_LEVELS, Proposal, RangesSecret, Rank},
+    private_ranges::{
+        EncryptedRanges, Levels, MAX_LEVELS, Proposal, RangesEvaluationKey, RangesSecret, Rank,
+    },
 };
 
 /// How clients agree on ranges without showing theirs.
@@ -92,11 +94,23 @@ impl PrivateRanges {
         Ok(())
     }
 
-    /// Returns the rank of each row among this many proposals, of which there are [enough](Self::check_count).
-    #[must_use]
-    pub fn ranks(&self, tensors: usize, proposals: usize) -> Vec<usize> {
-        let ranges = iter::repeat_n(self.rank, tensors);
-        ranges.chain(self.clip_norm).map(|rank| rank.among(proposals)).collect()
+    /// Finds what is agreed among proposals for this many tensors that the job admits, on all cores. Calls `progress`
+    /// with the number of levels that are done since, of any row.
+    ///
+    /// # Errors
+    /// An evaluation key of another job; fewer proposals than a rank needs.
+    pub(crate) fn find(
+        &self,
+        key: &RangesEvaluationKey,
+        tensors: usize,
+        proposals: &[&Proposal],
+        progress: &(dyn Fn(u32) + Sync),
+    ) -> Result<EncryptedRanges, Error> {
+        self.check_key(key.id())?;
+        self.check_count(proposals.len())?;
+        let ranks = iter::repeat_n(self.rank, tensors).chain(self.clip_norm);
+        let ranks: Vec<_> = ranks.map(|rank| rank.among(proposals.len())).collect();
+        Ok(key.find(proposals, &ranks, self.levels, progress))
     }
 }
 

@@ -16,7 +16,7 @@ use ciphergram_he::{
     exchange::{Announcement, RoundTerms},
     job::PrivateRanges,
     params::{Chunks, MAX_CLIENTS},
-    private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey},
+    private_ranges::{EncryptedRanges, RangesEvaluationKey},
 };
 
 use crate::{
@@ -49,7 +49,7 @@ pub struct SumApplication {
 /// The private ranges of those who joined, which take a thread some seconds.
 struct Finding {
     joined: BTreeMap<u16, Vec<u8>>,
-    found: Receiver<EncryptedRanges>,
+    found: Receiver<Result<EncryptedRanges, Error>>,
 }
 
 /// Private ranges that hold for some rounds.
@@ -114,11 +114,7 @@ impl SumApplication {
         left_out.extend(joined.left_out);
         let named = |(number, error): (u16, Error)| (number, of_client(number, error));
         let left_out: LeftOut = left_out.into_iter().map(named).collect();
-        let proposals = announcements.into_iter().filter_map(|(number, announcement)| {
-            let fits = left_out.iter().all(|(left, _)| *left != number);
-            announcement.proposal.filter(|_| fits)
-        });
-        Ok(Fitting { terms: joined.terms, proposals: proposals.collect(), left_out })
+        Ok(Fitting { terms: joined.terms, announcements, left_out })
     }
 
     /// Opens a round over those who fit, with private ranges if the job has such.
@@ -156,16 +152,15 @@ impl SumApplication {
             let ranges = held.ranges.clone();
             return Ok(self.open_over(fitting, Some(ranges), BTreeSet::new()));
         }
-        let Fitting { terms, proposals, left_out } = fitting;
-        if private.check_count(proposals.len()).is_ok() {
+        let Fitting { terms, announcements, left_out } = fitting;
+        if private.check_count(terms.participants.len()).is_ok() {
             let mut joined = joined.clone();
             joined.retain(|number, _| left_out.iter().all(|(left, _)| left != number));
-            let ranks = private.ranks(terms.agreement.specs().len(), proposals.len());
+            let job = self.job.clone();
             let (sender, found) = mpsc::channel();
             thread::spawn(move || {
-                let proposals: Vec<_> = proposals.iter().collect();
                 // Fails only if nobody waits for it any more.
-                let _ = sender.send(key.find(&proposals, &ranks, private.levels, &|_| {}));
+                let _ = sender.send(terms.find_ranges(&key, &job, &announcements, &|_| {}));
             });
             self.finding = Some(Finding { joined, found });
         }
@@ -176,8 +171,8 @@ impl SumApplication {
 /// Those of a round who fit together.
 struct Fitting {
     terms: RoundTerms,
-    /// Their private ranges, if the job has such.
-    proposals: Vec<Proposal>,
+    /// Theirs, and those of others.
+    announcements: Vec<(u16, Announcement)>,
     left_out: LeftOut,
 }
 
@@ -233,14 +228,12 @@ impl Application for SumApplication {
         };
         let Some(finding) = &self.finding else { return self.find_ranges(key, joined) };
         let ranges = match finding.found.try_recv() {
-            Ok(ranges) => ranges,
             Err(TryRecvError::Empty) => return Ok(Readiness::Preparing { left_out: vec![] }),
-            Err(TryRecvError::Disconnected) => {
-                self.finding = None;
-                return Err("private ranges could not be found".into());
-            }
+            Err(TryRecvError::Disconnected) => Err("private ranges could not be found".into()),
+            Ok(found) => found.map_err(|e| e.to_string()),
         };
         let proposed = self.finding.take().map(|finding| finding.joined).unwrap_or_default();
+        let ranges = ranges?;
         let (in_time, late): (BTreeMap<_, _>, BTreeMap<_, _>) = joined
             .clone()
             .into_iter()

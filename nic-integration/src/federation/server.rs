@@ -81,7 +81,7 @@ pub struct Progress {
 pub enum Observation {
     /// Something happened.
     Event(AggregatorEvent),
-    /// Its progress: at once, and then twenty times a second at most.
+    /// Its progress: at once, then twenty times a second at most, and whenever a round is finished.
     Progress(Progress),
 }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import ckks, errors
 from ._native import (
+    AgreedRanges,
     Announcement,
     Client,
     ClientKey,
@@ -17,6 +18,8 @@ from ._native import (
     Keys,
     PublicKey,
     Ranges,
+    RangesKey,
+    RangesProposal,
     RoundTerms,
     SecretKey,
     Server,
@@ -31,6 +34,7 @@ from ._native import (
     load_keys,
     loads,
     merge_ranges,
+    open_ranges,
     ranges,
     save,
     set_threads,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 _INTEGRATIONS = ("flare", "flower", "torch", "transformers")
 
 __all__ = [
+    "AgreedRanges",
     "Announcement",
     "Client",
     "ClientKey",
@@ -55,6 +60,8 @@ __all__ = [
     "Opened",
     "PublicKey",
     "Ranges",
+    "RangesKey",
+    "RangesProposal",
     "RoundTerms",
     "SecretKey",
     "Server",
@@ -70,6 +77,7 @@ __all__ = [
     "load_keys",
     "loads",
     "merge_ranges",
+    "open_ranges",
     "ranges",
     "save",
     "set_threads",

@@ -80,6 +80,10 @@ class NoEvaluationKey(CiphergramError):
     """Work on vectors that there is no key for. Field: ``rotation``, where it is one."""
 
 
+class NoRangesKey(CiphergramError):
+    """Private ranges, and no key to propose, find or open them with, or a package that was built without them."""
+
+
 class TooFewBits(CiphergramError):
     """A release that would leave fewer bits than were asked for. Fields: ``left``, ``bits``, ``releases``."""
 
@@ -129,7 +133,7 @@ class KeySpent(CiphergramError):
 
 
 class TooFew(CiphergramError):
-    """A sum of fewer than the job demands. Fields: ``found``, ``min_clients``."""
+    """A sum of fewer than the job demands, or ranges of fewer than their rank. Fields: ``found``, ``min_clients``."""
 
 
 class TooMany(CiphergramError):

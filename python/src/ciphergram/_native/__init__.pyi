@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, final
+from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, final, overload
 
 from typing_extensions import Buffer
 
@@ -10,6 +10,7 @@ from . import ckks as ckks
 
 __version__: str
 __all__ = [
+    "AgreedRanges",
     "Announcement",
     "Client",
     "ClientKey",
@@ -20,6 +21,8 @@ __all__ = [
     "Keys",
     "PublicKey",
     "Ranges",
+    "RangesKey",
+    "RangesProposal",
     "RoundTerms",
     "SecretKey",
     "Server",
@@ -35,6 +38,7 @@ __all__ = [
     "load_keys",
     "loads",
     "merge_ranges",
+    "open_ranges",
     "ranges",
     "save",
     "set_threads",
@@ -44,17 +48,22 @@ _Path: TypeAlias = str | PathLike[str]
 _Tensors: TypeAlias = Mapping[str, Any] | _Path
 _Integers: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 _Key: TypeAlias = PublicKey | SecretKey | ClientKey | Keys
+_Holder: TypeAlias = SecretKey | ClientKey | Keys
 
 @final
 class Job:
     def __new__(
         cls,
-        key: PublicKey,
+        key: _Key,
         *,
         clients: int | None = None,
         min_clients: int | None = None,
-        max_weight: int = 100_000,
+        max_weight: int | None = None,
         max_range: float = 10.0,
+        ranges: str | None = None,
+        levels: int | None = None,
+        agree_every: int | None = None,
+        clip_norm: str | None = None,
     ) -> Self: ...
     @staticmethod
     def load(path: _Path, key: PublicKey) -> Job: ...
@@ -72,6 +81,8 @@ class Job:
     def max_range(self) -> float: ...
     @property
     def settles_ranges(self) -> bool: ...
+    @property
+    def private_ranges(self) -> str | None: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -198,6 +209,7 @@ class Keys:
     def encrypt(self, tensors: _Tensors, **options: Any) -> Contribution: ...
     def propose(self, tensors: _Tensors, **options: Any) -> Announcement: ...
     def decrypt(self, sum: Sum | Buffer, **options: Any) -> Opened: ...
+    def ranges_key(self) -> RangesKey: ...
 
 @final
 class Ranges:
@@ -212,6 +224,8 @@ class Ranges:
     ) -> Ranges: ...
     @property
     def max_weight(self) -> int: ...
+    @property
+    def clip_norm(self) -> float | None: ...
     @property
     def values_count(self) -> int: ...
     @property
@@ -315,6 +329,29 @@ class RoundTerms:
     def __bytes__(self) -> bytes: ...
 
 @final
+class RangesProposal:
+    @staticmethod
+    def from_bytes(bytes: bytes, key: _Key) -> RangesProposal: ...
+    @property
+    def client(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+
+@final
+class AgreedRanges:
+    @staticmethod
+    def from_bytes(bytes: bytes, key: _Key) -> AgreedRanges: ...
+    @property
+    def clients(self) -> list[int]: ...
+    def __bytes__(self) -> bytes: ...
+
+@final
+class RangesKey:
+    @staticmethod
+    def load(path: _Path, key: _Key | None = None) -> RangesKey: ...
+    @property
+    def id(self) -> str: ...
+
+@final
 class EncryptedArray:
     @staticmethod
     def from_ints(ciphertexts: Iterable[SupportsIndex], public: _Key) -> EncryptedArray: ...
@@ -356,6 +393,7 @@ class Server:
         wait_for_clients: bool = False,
         whole: bool = False,
         engine: str = "cpu",
+        ranges_key: RangesKey | None = None,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
@@ -416,10 +454,15 @@ def keygen(
     clients: int,
     bits: int = 16,
     min_clients: int | None = None,
-    max_weight: int = 100_000,
+    max_weight: int | None = None,
     max_range: float = 10.0,
+    ranges: str | None = None,
+    levels: int | None = None,
+    agree_every: int | None = None,
+    clip_norm: str | None = None,
 ) -> Keys: ...
 def load_keys(path: _Path) -> Any: ...
+@overload
 def ranges(
     tensors: _Tensors,
     *,
@@ -427,8 +470,31 @@ def ranges(
     policy: str = "max",
     bits: int = 16,
     integers: str = "refuse",
+    private: None = None,
+    client: None = None,
+    job: None = None,
 ) -> Ranges: ...
-def merge_ranges(ranges: Sequence[Ranges]) -> Ranges: ...
+@overload
+def ranges(
+    tensors: _Tensors,
+    *,
+    weight: int = 1,
+    policy: str = "max",
+    bits: int = 16,
+    integers: str = "refuse",
+    private: _Holder,
+    client: int | None = None,
+    job: Job | None = None,
+) -> RangesProposal: ...
+@overload
+def merge_ranges(
+    ranges: Sequence[Ranges], *, private: None = None, job: None = None
+) -> Ranges: ...
+@overload
+def merge_ranges(
+    ranges: Sequence[RangesProposal], *, private: RangesKey, job: Job | None = None
+) -> AgreedRanges: ...
+def open_ranges(agreed: AgreedRanges, key: _Holder, *, job: Job | None = None) -> Ranges: ...
 def aggregate(
     contributions: Iterable[Contribution | Sum | Buffer],
     public: _Key,
@@ -437,7 +503,11 @@ def aggregate(
     engine: str = "cpu",
 ) -> Sum: ...
 def join_round(
-    announcements: Sequence[Announcement], public: _Key, *, job: Job | None = None
+    announcements: Sequence[Announcement],
+    public: _Key,
+    *,
+    job: Job | None = None,
+    ranges_key: RangesKey | None = None,
 ) -> RoundTerms: ...
 def loads(data: Buffer, key: _Key | None = None) -> Any: ...
 def load(path: _Path, key: _Key | None = None) -> Any: ...

@@ -15,7 +15,8 @@ to EVALUATE are left as they are.
 
 A round's ranges come from the last mean, which all clients opened, so nothing is asked and nothing more is shown.
 The first round, and any in which a client's weight, tensors or more than 1 % of a tensor do not fit, has a second
-exchange: clients announce the largest magnitude of each tensor and their weight, both rounded up to powers of two.
+exchange: clients announce the largest magnitude of each tensor and their weight, both rounded up to powers of two; or,
+under a job with private ranges (``cg.keygen(ranges="agree:2")``), their ranges encrypted and no weight.
 The largest weight announced holds until the next exchange; a mean is as fine as its sum of weights is close to the
 largest one. Updates of 100 MB and more go faster with ``transport="datagram"``, in which every round asks, and for
 the weight as it is: let the job settle the ranges where weights are private.

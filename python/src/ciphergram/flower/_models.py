@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord
 
 import ciphergram as cg
 
-from ..errors import BadFrame, KeyKind, LayoutError, NoJob
+from ..errors import BadFrame, KeyKind, LayoutError, NoJob, NoRangesKey
 from ._records import SEALED, SUM, is_integer, replaced, split, tensors, to_numpy, wrap
 
 StrPath = str | os.PathLike[str]
@@ -94,7 +94,27 @@ def job_of(job: Any, key: cg.PublicKey | cg.SecretKey) -> cg.Job:
     return found
 
 
-def seal(arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None) -> None:
+def ranges_key_of(ranges_key: Any, key: Any, job: cg.Job) -> cg.RangesKey | None:
+    """Return the key that a job's private ranges are found with, given as one or as the path of its file.
+
+    None is the file beside the key, if that has one; where clients show their ranges none is needed.
+
+    Raises:
+        NoRangesKey: There is none, or the package was built without private ranges.
+    """
+    if job.private_ranges is None or isinstance(ranges_key, cg.RangesKey):
+        return ranges_key if isinstance(ranges_key, cg.RangesKey) else None
+    if ranges_key is None and isinstance(key, str | os.PathLike):
+        path = Path(key)
+        ranges_key = (path if path.is_dir() else path.parent) / "ranges-evaluation.cgk"
+    if ranges_key is None:
+        raise NoRangesKey("the job agrees on private ranges: say ranges_key=, ranges-evaluation.cgk")
+    return cg.RangesKey.load(ranges_key)
+
+
+def seal(
+    arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None, ranges_key: Any = None
+) -> None:
     """Seal a model that training begins with, so that the server never sees it.
 
     It is sealed as the sum of the fewest contributions that the job opens, all of the same values: the holder of
@@ -105,6 +125,8 @@ def seal(arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None) -> No
         key: A secret key, or the path of its file.
         path: The file to write, for `initial`.
         job: The job, or the path of its file; None for the one beside the key.
+        ranges_key: The key that the job's private ranges are found with, if it has such, or the path of its file; None
+            for the one beside the key.
 
     Raises:
         KeyKind: The key seals nothing.
@@ -113,11 +135,12 @@ def seal(arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None) -> No
     """
     secret = secret_key(key)
     job = job_of(job, secret)
+    ranges_key = ranges_key_of(ranges_key, key, job)
     sealed, integers = split(arrays)
     values = tensors(sealed)
     numbers = range(job.min_clients)
     proposals = [secret.propose(values, client=number, job=job) for number in numbers]
-    terms = cg.join_round(proposals, secret.public, job=job)
+    terms = cg.join_round(proposals, secret.public, job=job, ranges_key=ranges_key)
     parts = [
         secret.encrypt(values, client=number, terms=terms, announcement=own, job=job)
         for number, own in zip(numbers, proposals, strict=True)

@@ -23,7 +23,7 @@ from ..errors import (
     ParameterError,
 )
 from ._datagrams import Datagrams
-from ._models import job_of, sealed_sum
+from ._models import job_of, ranges_key_of, sealed_sum
 from ._records import (
     ANNOUNCEMENT,
     CONTRIBUTION,
@@ -83,12 +83,15 @@ class Encrypted(Strategy):
         allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
             beside the key.
         engine: "cpu", "gpu" or "auto".
+        ranges_key: The key that the job's private ranges are found with, if it has such, or the path of its file; None
+            for the one beside the key.
 
     Raises:
         ParameterError: The strategy needs plain arrays, or weighs by something else than ``num-examples``; or
             `min_clients` is below the job's.
         KeyKind: The key is not public.
         NoJob: No job is known.
+        NoRangesKey: The job agrees on private ranges, and there is no key to find them with.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Encrypted(Strategy):
         identity: str | os.PathLike[str] | None = None,
         allow: str | os.PathLike[str] | None = None,
         engine: str = "cpu",
+        ranges_key: str | os.PathLike[str] | cg.RangesKey | None = None,
     ) -> None:
         _check_strategy(strategy)
         if transport not in ("message", "datagram"):
@@ -111,6 +115,7 @@ class Encrypted(Strategy):
         self.strategy = strategy
         self._public = _public_key(key)
         self._job = job_of(job, self._public)
+        self._ranges_key = ranges_key_of(ranges_key, key, self._job)
         self._engine = engine
         least = self._job.min_clients
         self.min_clients = least if min_clients is None else min_clients
@@ -131,7 +136,13 @@ class Encrypted(Strategy):
         self._timeout = _DAY
         self._datagrams: Datagrams | None = None
         if transport == "datagram":
-            settings = {"listen": listen, "identity": identity, "allow": allow, "engine": engine}
+            settings = {
+                "listen": listen,
+                "identity": identity,
+                "allow": allow,
+                "engine": engine,
+                "ranges_key": self._ranges_key,
+            }
             self._datagrams = Datagrams(key, self._job, self.min_clients, advertise, settings)
 
     def summary(self) -> None:
@@ -319,7 +330,9 @@ class Encrypted(Strategy):
             return []
         try:
             parts = [a.part for a in announced]
-            terms = cg.join_round(parts, self._public, job=self._job)
+            terms = cg.join_round(
+                parts, self._public, job=self._job, ranges_key=self._ranges_key
+            )
         except CiphergramError as error:
             LOG.error("ciphergram: no terms for the round: %s", error)
             return []

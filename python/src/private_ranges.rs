@@ -1,0 +1,335 @@
+//! Ranges that clients agree on without showing theirs.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ciphergram_he::{
+    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError, KeyRef, Limits,
+    RangesProposal as SchemeProposal,
+    codec::Policy,
+    job::PrivateRanges,
+    keys::beside,
+    private_ranges::{MAX_LEVELS, RangesEvaluationKey, RangesSecret, Rank},
+};
+use pyo3::{prelude::*, types::PyBytes};
+
+use crate::{
+    errors::{Error, Result},
+    job::Job,
+    keys::{ClientKey, PublicKey, SecretKey, Use},
+    pool::run,
+    ranges::Ranges,
+};
+
+/// The options of a job whose ranges clients agree on.
+pub(crate) struct AgreedOptions<'a> {
+    pub(crate) ranges: Option<&'a str>,
+    pub(crate) levels: Option<u8>,
+    pub(crate) agree_every: Option<u32>,
+    pub(crate) clip_norm: Option<&'a str>,
+}
+
+impl AgreedOptions<'_> {
+    /// Puts them into a job's limits: nothing, if ranges are told.
+    pub(crate) fn limit(&self, limits: &mut Limits, secret: Option<&RangesSecret>) -> Result<()> {
+        let Some(ranges) = self.ranges else {
+            let alone = [
+                ("levels=", self.levels.is_some()),
+                ("agree_every=", self.agree_every.is_some()),
+                ("clip_norm=", self.clip_norm.is_some()),
+            ];
+            return match alone.into_iter().find(|(_, is_given)| *is_given) {
+                Some((name, _)) => Err(Error::parameter(format!("{name} is for ranges=\"agree\""))),
+                None => Ok(()),
+            };
+        };
+        let rank = match ranges {
+            "agree" => Rank::usual(limits.clients),
+            ranges => agreed_rank("ranges", ranges)?,
+        };
+        limits.private_ranges = Some(PrivateRanges {
+            rank,
+            levels: self.levels.unwrap_or(MAX_LEVELS),
+            agree_every: self.agree_every.unwrap_or(1),
+            clip_norm: self.clip_norm.map(|text| agreed_rank("clip_norm", text)).transpose()?,
+            key: secret.ok_or(SchemeError::NoRangesSecret)?.id(),
+        });
+        Ok(())
+    }
+
+    /// Returns the largest weight of a client: as given, or 1 where nobody tells a weight.
+    pub(crate) fn max_weight(&self, given: Option<u32>) -> u32 {
+        given.unwrap_or(if self.ranges.is_some() { 1 } else { 100_000 })
+    }
+}
+
+fn agreed_rank(name: &str, text: &str) -> Result<Rank> {
+    let rank = text.strip_prefix("agree:").and_then(|rank| rank.parse().ok());
+    rank.ok_or_else(|| {
+        let text = format!("{name}={text:?}: say agree:K, the K-th largest, or agree:median");
+        Error::parameter(text)
+    })
+}
+
+/// A key with a secret of ranges.
+pub(crate) enum Holder {
+    Secret(Arc<he::SecretKey>, Use),
+    Client(Arc<he::ClientKey>, Use),
+}
+
+impl Holder {
+    /// Takes a key that may have a secret of ranges.
+    pub(crate) fn of(key: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(key) = key.cast::<SecretKey>() {
+            return Ok(Self::Secret(key.get().key.clone(), key.get().used.clone()));
+        }
+        if let Ok(key) = key.cast::<ClientKey>() {
+            return Ok(Self::Client(key.get().key.clone(), key.get().used.clone()));
+        }
+        match key.getattr("secret") {
+            Ok(secret) if secret.is_instance_of::<SecretKey>() => Self::of(&secret),
+            _ => {
+                let text = format!(
+                    "private ranges take a secret key, or a client's own: {} is none",
+                    key.get_type().name()?
+                );
+                Err(Error::Own("KeyKind", text))
+            }
+        }
+    }
+
+    fn used(&self) -> &Use {
+        match self {
+            Self::Secret(_, used) | Self::Client(_, used) => used,
+        }
+    }
+
+    pub(crate) fn ranges_secret(&self) -> Option<&RangesSecret> {
+        match self {
+            Self::Secret(key, _) => key.ranges_secret(),
+            Self::Client(key, _) => KeyRef::Client(key).ranges_secret(),
+        }
+    }
+
+    fn public(&self) -> &he::PublicKey {
+        match self {
+            Self::Secret(key, _) => key.public(),
+            Self::Client(key, _) => key.public(),
+        }
+    }
+
+    /// Returns the key as that of a client.
+    fn as_client(&self, number: Option<u16>) -> Result<KeyRef<'_>> {
+        match (self, number) {
+            (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
+            (Self::Secret(..), None) => Err(SchemeError::NoNumber.into()),
+            (Self::Client(key, _), Some(number)) if number != key.number() => {
+                let text = format!("client={number}: the key is that of client {}", key.number());
+                Err(Error::Own("ClientNumberError", text))
+            }
+            (Self::Client(key, _), _) => Ok(KeyRef::Client(key)),
+        }
+    }
+}
+
+/// Encrypts the ranges of a client's tensors.
+pub(crate) fn propose(
+    py: Python<'_>,
+    (update, policy): (&he::Update, Policy),
+    key: &Bound<'_, PyAny>,
+    client: Option<u16>,
+    job: Option<&Job>,
+) -> Result<RangesProposal> {
+    let holder = Holder::of(key)?;
+    let job = holder.used().job(job)?;
+    let client = holder.as_client(client)?;
+    let proposal = run(py, || Ok(SchemeProposal::new(client, &job, update, policy)?))?;
+    Ok(RangesProposal::new(proposal, holder.public()))
+}
+
+/// A client's ranges, encrypted. Its bytes travel, and `from_bytes` reads them.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct RangesProposal {
+    proposal: SchemeProposal,
+    bytes: Vec<u8>,
+}
+
+impl RangesProposal {
+    fn new(proposal: SchemeProposal, key: &he::PublicKey) -> Self {
+        let bytes = proposal.to_bytes(key);
+        Self { proposal, bytes }
+    }
+}
+
+#[pymethods]
+impl RangesProposal {
+    /// Reads the bytes of a proposal made under a key.
+    ///
+    /// Raises:
+    ///     BadFrame: They are none.
+    ///     KeyMismatch: It was made under another key.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
+        let proposal = SchemeProposal::from_bytes(bytes, &PublicKey::of(key)?.key)?;
+        Ok(Self { proposal, bytes: bytes.to_vec() })
+    }
+
+    /// The client's number, as it says.
+    #[getter]
+    fn client(&self) -> u16 {
+        self.proposal.number()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bytes)
+    }
+
+    fn __repr__(&self) -> String {
+        let (tensors, levels) = (self.proposal.specs().len(), self.proposal.levels());
+        format!(
+            "<RangesProposal of client {}, {tensors} tensors in {levels} levels>",
+            self.client()
+        )
+    }
+}
+
+/// Ranges that were agreed, encrypted: `open_ranges` opens them. Its bytes travel, and `from_bytes` reads them.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct AgreedRanges {
+    agreed: SchemeAgreed,
+    bytes: Vec<u8>,
+}
+
+#[pymethods]
+impl AgreedRanges {
+    /// Reads the bytes of ranges that were agreed under a key.
+    ///
+    /// Raises:
+    ///     BadFrame: They are none.
+    ///     KeyMismatch: They were agreed under another key.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
+        let agreed = SchemeAgreed::from_bytes(bytes, &PublicKey::of(key)?.key)?;
+        Ok(Self { agreed, bytes: bytes.to_vec() })
+    }
+
+    /// The numbers of those who proposed, as the aggregator says.
+    #[getter]
+    fn clients(&self) -> Vec<u16> {
+        self.agreed.proposers().iter().map(|proposer| proposer.number).collect()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bytes)
+    }
+
+    fn __repr__(&self) -> String {
+        let tensors = self.agreed.specs().len();
+        format!("<AgreedRanges of {tensors} tensors, among clients {:?}>", self.clients())
+    }
+}
+
+/// The key that an aggregator finds private ranges with, and opens none. It takes a package that was built with the
+/// feature `tfhe`.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct RangesKey {
+    pub(crate) key: Arc<RangesEvaluationKey>,
+    public: PublicKey,
+}
+
+impl RangesKey {
+    /// Makes the one beside a key with a secret of ranges.
+    pub(crate) fn generate(
+        py: Python<'_>,
+        secret: &he::SecretKey,
+        public: PublicKey,
+    ) -> Result<Self> {
+        let key = run(py, || {
+            let ranges = secret.ranges_secret().ok_or(SchemeError::NoRangesSecret)?;
+            let file = RangesEvaluationKey::generate(ranges, secret.public())?;
+            Ok(RangesEvaluationKey::from_bytes(&file, secret.public())?)
+        })?;
+        Ok(Self { key: key.into(), public })
+    }
+}
+
+#[pymethods]
+impl RangesKey {
+    /// Reads the file `ranges-evaluation.cgk` of a folder that `Keys.save` or `ciphergram keygen` wrote.
+    ///
+    /// Args:
+    ///     path: The file.
+    ///     key: The public key; None for `public.json` beside it, and the job there.
+    ///
+    /// Raises:
+    ///     BadFrame: It is none.
+    ///     KeyMismatch: It was made beside another key.
+    ///     NoRangesKey: The package was built without private ranges.
+    #[staticmethod]
+    #[pyo3(signature = (path, key=None))]
+    fn load(py: Python<'_>, path: PathBuf, key: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        let public = match key {
+            Some(key) => PublicKey::of(key)?,
+            None => beside_key(&path)?,
+        };
+        let key = run(py, || Ok(RangesEvaluationKey::load(&path, &public.key)?))?;
+        Ok(Self { key: key.into(), public })
+    }
+
+    /// The id of the secret that it was made of, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.key.id().to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<RangesKey {}>", self.id())
+    }
+}
+
+/// Reads the public key beside a file, and its job.
+fn beside_key(path: &Path) -> Result<PublicKey> {
+    let path = beside(path, "public.json");
+    let key = he::PublicKey::load(&path)?;
+    let job = Use::beside(&path, &key)?.job;
+    Ok(PublicKey { key, job })
+}
+
+/// Finds the ranges that a job agrees on among proposals.
+pub(crate) fn merge(
+    py: Python<'_>,
+    proposals: &[PyRef<'_, RangesProposal>],
+    key: &RangesKey,
+    job: Option<&Job>,
+) -> Result<AgreedRanges> {
+    let job = key.public.job(job)?;
+    let proposals: Vec<_> = proposals.iter().map(|proposal| proposal.proposal.clone()).collect();
+    let agreed = run(py, || Ok(SchemeAgreed::find(&key.key, &job, &proposals, &|_| {})?))?;
+    let bytes = agreed.to_bytes(&key.public.key);
+    Ok(AgreedRanges { agreed, bytes })
+}
+
+/// Opens ranges that were agreed.
+///
+/// Args:
+///     agreed: What `merge_ranges` found among proposals.
+///     key: A client's key.
+///     job: The job; None for the key's own.
+///
+/// Raises:
+///     NoRangesKey: The key has no secret of ranges.
+///     JobMismatch, LayoutError, TooFew: They are not what the job agrees on.
+#[pyfunction]
+#[pyo3(signature = (agreed, key, *, job=None))]
+pub(crate) fn open_ranges(
+    agreed: &AgreedRanges,
+    key: &Bound<'_, PyAny>,
+    job: Option<&Job>,
+) -> Result<Ranges> {
+    let holder = Holder::of(key)?;
+    let job = holder.used().job(job)?;
+    let secret = holder.ranges_secret().ok_or(SchemeError::NoRangesSecret)?;
+    Ok(Ranges::new(agreed.agreed.open(secret, &job)?))
+}
