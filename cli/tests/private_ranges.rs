@@ -201,3 +201,25 @@ fn an_aggregator_without_the_key_to_find_ranges_says_so() {
     let foreign = format!("{serve} --ranges-key other/ranges-evaluation.cgk");
     place.fails_with(1, &foreign, &["other/ranges-evaluation.cgk", "key"]);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_memory_for_the_evaluation_key_is_one_line() {
+    let place = place(":2");
+    place.write("g", to_file(&single(&[0.1, 0.2])));
+    for i in 0..2 {
+        place.done(&format!("ranges --agree --key keys/secret.json --client {i} --out p{i} g"));
+    }
+    // In units of 1024 bytes: enough for the program, not for the key.
+    let line = format!(
+        "ulimit -v 200000; RAYON_NUM_THREADS=1 exec {} ranges --merge --key keys/ranges-evaluation.cgk --out agreed p0 p1",
+        env!("CARGO_BIN_EXE_ciphergram")
+    );
+    let mut shell = std::process::Command::new("sh");
+    let done = shell.args(["-c", &line]).current_dir(place.path("")).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("no memory for the evaluation key of ranges"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(!place.path("agreed").exists());
+}
