@@ -21,10 +21,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Limits, SecretKey,
-    job::PrivateRanges,
-    params::Literal,
-    private_ranges::{MAX_LEVELS, RangesSecret},
+    Limits, SecretKey, job::PrivateRanges, params::Literal, private_ranges::RangesSecret,
 };
 
 use crate::{
@@ -102,8 +99,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
 fn limits(args: &Demo, key: &SecretKey) -> Limits {
     let limits = Limits::of_key(key.public());
     let (Some(rank), Some(secret)) = (args.ranges, key.ranges_secret()) else { return limits };
-    let (levels, agree_every) = (MAX_LEVELS, 1);
-    let private = PrivateRanges { rank, levels, agree_every, clip_norm: None, key: secret.id() };
+    let private = PrivateRanges::new(rank, secret.id());
     // Nobody tells a weight either: the largest is that of the largest part of the images.
     let train = Digits::load().split(args.seed).train;
     let shards = train.shards(usize::from(args.clients), args.seed);

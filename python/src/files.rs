@@ -132,8 +132,7 @@ impl Keys {
     /// Raises:
     ///     NoRangesKey: The key has no secret of ranges, or the package was built without them.
     fn ranges_key(&self, py: Python<'_>) -> Result<RangesKey> {
-        let public = self.public.bind(py).get().clone();
-        RangesKey::generate(py, &self.secret.bind(py).get().key.clone(), public)
+        RangesKey::generate(py, &self.secret.get().key, self.public.get().clone())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

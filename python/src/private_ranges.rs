@@ -11,7 +11,7 @@ use ciphergram_he::{
     codec::Policy,
     job::PrivateRanges,
     keys::beside,
-    private_ranges::{MAX_LEVELS, RangesEvaluationKey, RangesSecret, Rank},
+    private_ranges::{RangesEvaluationKey, RangesSecret, Rank},
 };
 use pyo3::{prelude::*, types::PyBytes};
 
@@ -49,12 +49,13 @@ impl AgreedOptions<'_> {
             "agree" => Rank::usual(limits.clients),
             ranges => agreed_rank("ranges", ranges)?,
         };
+        let clip_norm = self.clip_norm.map(|text| agreed_rank("clip_norm", text)).transpose()?;
+        let usual = PrivateRanges::new(rank, secret.ok_or(SchemeError::NoRangesSecret)?.id());
         limits.private_ranges = Some(PrivateRanges {
-            rank,
-            levels: self.levels.unwrap_or(MAX_LEVELS),
-            agree_every: self.agree_every.unwrap_or(1),
-            clip_norm: self.clip_norm.map(|text| agreed_rank("clip_norm", text)).transpose()?,
-            key: secret.ok_or(SchemeError::NoRangesSecret)?.id(),
+            levels: self.levels.unwrap_or(usual.levels),
+            agree_every: self.agree_every.unwrap_or(usual.agree_every),
+            clip_norm,
+            ..usual
         });
         Ok(())
     }

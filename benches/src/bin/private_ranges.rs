@@ -42,13 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         made.as_secs_f64(),
         clock.elapsed().as_secs_f64()
     );
-    let private = PrivateRanges {
-        rank: Rank::Largest(2),
-        levels: MAX_LEVELS,
-        agree_every: 1,
-        clip_norm: None,
-        key: secret.id(),
-    };
+    let private = PrivateRanges::new(Rank::Largest(2), secret.id());
     let limits = Limits { private_ranges: Some(private), ..Limits::of_key(key.public()) };
     let job = Job::new(key.public(), limits)?;
     let update = update()?;

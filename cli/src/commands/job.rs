@@ -3,7 +3,7 @@
 use ciphergram_he::{
     AnyKey, Error, Limits,
     job::{AllowedNode, NoiseLimits, PrivateRanges, SettledTensor},
-    private_ranges::{MAX_LEVELS, RangesSecret, Rank},
+    private_ranges::{RangesSecret, Rank},
 };
 use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
@@ -123,11 +123,11 @@ fn private_ranges(
         private => private.ranges_secret().ok_or(Error::NoRangesSecret),
     };
     let key = secret.map(RangesSecret::id).map_err(|e| e.within(args.key.display()))?;
+    let usual = PrivateRanges::new(rank.unwrap_or(Rank::usual(clients)), key);
     Ok(Some(PrivateRanges {
-        rank: rank.unwrap_or(Rank::usual(clients)),
-        levels: args.levels.unwrap_or(MAX_LEVELS),
-        agree_every: args.agree_every.unwrap_or(1),
+        levels: args.levels.unwrap_or(usual.levels),
+        agree_every: args.agree_every.unwrap_or(usual.agree_every),
         clip_norm: args.clip_norm,
-        key,
+        ..usual
     }))
 }

@@ -261,8 +261,7 @@ impl RoundTerms {
         Ok(Joined { terms, left_out })
     }
 
-    /// Finds the private ranges of those who take part, on all cores. Calls `progress` with the number of levels that
-    /// are done since, of any tensor.
+    /// Finds the private ranges of those who take part, on all cores.
     ///
     /// # Errors
     /// The job agrees on no private ranges; an evaluation key of another job; fewer take part than the job's rank.
@@ -271,7 +270,6 @@ impl RoundTerms {
         key: &RangesEvaluationKey,
         job: &Job,
         announcements: &[(u16, Announcement)],
-        progress: &(dyn Fn(u32) + Sync),
     ) -> Result<EncryptedRanges, Error> {
         let takes_part =
             |number: u16, seed: Seed| self.participants.contains(&Contributor { number, seed });
@@ -280,7 +278,7 @@ impl RoundTerms {
             .filter(|(number, announcement)| takes_part(*number, announcement.seed))
             .filter_map(|(_, announcement)| announcement.proposal.as_ref())
             .collect();
-        job.private_ranges()?.find(key, self.agreement.specs().len(), &proposals, progress)
+        job.private_ranges()?.find(key, self.agreement.specs().len(), &proposals, &|_| {})
     }
 
     /// Opens the ranges, if they are private, with the secret beside the client's key: from then on the agreement is

@@ -28,6 +28,12 @@ pub struct PrivateRanges {
 }
 
 impl PrivateRanges {
+    /// Returns how ranges of a rank are agreed on unless more is asked for: in all levels, every round, and no norm.
+    #[must_use]
+    pub fn new(rank: Rank, key: KeyId) -> Self {
+        Self { rank, levels: MAX_LEVELS, agree_every: 1, clip_norm: None, key }
+    }
+
     /// Refuses another ranges key than the job's.
     ///
     /// # Errors
@@ -37,11 +43,6 @@ impl PrivateRanges {
             return Ok(());
         }
         Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
-    }
-
-    /// Returns the rows of a proposal for this many tensors.
-    pub(crate) fn rows(&self, tensors: usize) -> usize {
-        tensors + usize::from(self.clip_norm.is_some())
     }
 
     /// Refuses a proposal of other levels than the job's, or of more or fewer rows than tensors need.
@@ -57,9 +58,9 @@ impl PrivateRanges {
         self.check_rows(proposal.rows(), tensors)
     }
 
-    /// Refuses more or fewer rows than tensors need.
+    /// Refuses more or fewer rows than tensors need, and the norm.
     fn check_rows(&self, found: usize, tensors: usize) -> Result<(), Error> {
-        let needed = self.rows(tensors);
+        let needed = tensors + usize::from(self.clip_norm.is_some());
         if found == needed {
             return Ok(());
         }

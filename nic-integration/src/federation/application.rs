@@ -160,7 +160,7 @@ impl SumApplication {
             let (sender, found) = mpsc::channel();
             thread::spawn(move || {
                 // Fails only if nobody waits for it any more.
-                let _ = sender.send(terms.find_ranges(&key, &job, &announcements, &|_| {}));
+                let _ = sender.send(terms.find_ranges(&key, &job, &announcements));
             });
             self.finding = Some(Finding { joined, found });
         }

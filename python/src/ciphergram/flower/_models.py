@@ -102,8 +102,10 @@ def ranges_key_of(ranges_key: Any, key: Any, job: cg.Job) -> cg.RangesKey | None
     Raises:
         NoRangesKey: There is none, or the package was built without private ranges.
     """
-    if job.private_ranges is None or isinstance(ranges_key, cg.RangesKey):
-        return ranges_key if isinstance(ranges_key, cg.RangesKey) else None
+    if job.private_ranges is None:
+        return None
+    if isinstance(ranges_key, cg.RangesKey):
+        return ranges_key
     if ranges_key is None and isinstance(key, str | os.PathLike):
         path = Path(key)
         ranges_key = (path if path.is_dir() else path.parent) / "ranges-evaluation.cgk"
