@@ -331,7 +331,7 @@ fn a_device_that_does_not_answer_is_given_up() {
     let Some(engine) = present() else { return };
     let ring = ring(1024);
     assert_eq!(double(&engine, &ring, 1, 1), Ok(()));
-    let engine = engine.with_memory(64 << 20).with_patience(Duration::from_micros(100));
+    let engine = engine.with_memory(64 << 20).with_patience(Duration::from_micros(1));
     assert_eq!(double(&engine, &ring, 20, 200), failed(DeviceFault::Timeout));
     // What it was given it ends, and then does what it should.
     let failed_run = std::mem::take(&mut engine.device().pool().failed);
@@ -339,7 +339,7 @@ fn a_device_that_does_not_answer_is_given_up() {
     assert_eq!(double(&engine, &ring, 2, 200), Ok(()));
     // What the host staged it overwrote when it got it.
     assert!(failed_run.len() >= 4 && are_clean(engine.device(), &failed_run));
-    engine.device().set_patience(Duration::from_micros(100));
+    engine.device().set_patience(Duration::from_micros(1));
     assert_eq!(double(&engine, &ring, 20, 200), failed(DeviceFault::Timeout));
     drop(engine);
 }
