@@ -349,8 +349,25 @@ impl Job {
     /// Refuses an agreement that the job does not admit.
     ///
     /// # Errors
-    /// Other tensors, a range or a largest weight above the job's, another range than the one that is settled.
+    /// Other tensors, a range or a largest weight above the job's, another range than the one that is settled; no norm
+    /// that updates are clipped to, or one, as the job has it the other way.
     pub fn check_agreement(&self, agreement: &Agreement) -> Result<(), Error> {
+        self.check_bounds(agreement)?;
+        self.check_clip_norm(agreement)
+    }
+
+    /// Refuses what one client announces, if the job does not admit it.
+    ///
+    /// # Errors
+    /// As [`check_agreement`](Self::check_agreement), but of any norm: none is agreed yet.
+    pub(crate) fn check_announced(&self, agreement: &Agreement) -> Result<(), Error> {
+        self.check_bounds(agreement)?;
+        let Some(norm) = agreement.clip_norm() else { return Ok(()) };
+        let why = format!("a norm of {norm} to clip to, which no client announces");
+        Err(Error::BeyondJob { why })
+    }
+
+    fn check_bounds(&self, agreement: &Agreement) -> Result<(), Error> {
         self.check_layout(agreement.specs())?;
         check_ranges(agreement, self.limits.max_range)?;
         for (i, (spec, &range)) in agreement.specs().iter().zip(agreement.ranges()).enumerate() {
@@ -371,11 +388,9 @@ impl Job {
     /// Returns the terms of one round.
     ///
     /// # Errors
-    /// As [`check_agreement`](Self::check_agreement); no norm that updates are clipped to, or one, as the job has it
-    /// the other way.
+    /// As [`check_agreement`](Self::check_agreement).
     pub fn terms<'a>(&'a self, round: u64, agreement: &'a Agreement) -> Result<Terms<'a>, Error> {
         self.check_agreement(agreement)?;
-        self.check_clip_norm(agreement)?;
         Ok(Terms { job: self, round, agreement })
     }
 }

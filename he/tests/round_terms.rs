@@ -57,6 +57,7 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
         (3, announce(&job, 2, agreement(&[spec("a", 2)], 1.0, 1))),
         (4, same_seed),
         (6, announce(&other, 2, agreement(&two(), 1.0, 1))),
+        (7, announce(&job, 2, agreement(&two(), 1.0, 1).with_clip_norm(Some(1.5)).unwrap())),
         (8, good(2, 1.0, 1)),
     ];
     let Joined { terms, left_out } = RoundTerms::join(&job, &all).unwrap();
@@ -69,12 +70,13 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
         (3, "the tensors differ: tensor \"b\" is missing here"),
         (4, "the same contribution was given twice"),
         (6, &format!("it is of job {}, this is job {}", other.id(), job.id())),
+        (7, "the job does not admit it: a norm of 1.5 to clip to, which no client announces"),
         (8, "client 8 of 8 clients"),
     ] {
         let found = &why.iter().find(|(n, _)| *n == number).unwrap().1;
         assert!(found.starts_with(text), "{number}: {found}");
     }
-    assert_eq!(why.len(), 6);
+    assert_eq!(why.len(), 7);
     // Nobody is left: the first reason.
     let error = RoundTerms::join(&job, &all[2..3]).err().unwrap();
     assert!(error.to_string().contains(": the job does not admit it"), "{error}");
@@ -187,6 +189,11 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     refused(
         &RoundTerms { agreement: agreement(&specs, 1.0, 20), ..terms.clone() },
         "tensors differ",
+    );
+    let clipped = agreement(&two(), 1.0, 20).with_clip_norm(Some(1.5)).unwrap();
+    refused(
+        &RoundTerms { agreement: clipped, ..terms.clone() },
+        "a norm of 1.5, which the job has not",
     );
     refused(&RoundTerms { round: 4, ..terms.clone() }, "has contributed to");
     let far = RoundTerms { round: 5 + (1 << 32), ..terms.clone() };

@@ -75,7 +75,7 @@ impl Announcement {
         let max_weight = if is_told { own.max_weight() } else { max_weight };
         let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
         agreement.check_weight(weight)?;
-        job.check_agreement(&agreement)?;
+        job.check_announced(&agreement)?;
         Ok(Self { seed, job: job.id(), lowest_round, agreement, proposal })
     }
 
@@ -148,7 +148,7 @@ impl Announcement {
     pub fn check(&self, number: u16, job: &Job) -> Result<(), Error> {
         job.check_id(self.job)?;
         job.check_number(number)?;
-        job.check_agreement(&self.agreement)?;
+        job.check_announced(&self.agreement)?;
         match (job.private_ranges(), &self.proposal) {
             (Ok(private), Some(proposal)) => {
                 private.check_proposal(proposal, self.agreement.specs().len())
