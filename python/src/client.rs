@@ -254,11 +254,13 @@ impl Client {
         integers: &str,
     ) -> Result<Sum> {
         let call = self.call();
-        let (update, _) = self.take(py, tensors, clip, integers)?;
+        let (update, outside) = self.take(py, tensors, clip, integers)?;
         let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
         finish(&mut result)?;
+        most(&mut result.clipped, &outside);
         let key = self.key.as_ref().public().clone();
-        Ok(Sum::new(result.sum, PublicKey { key, job: Some(self.job.clone().into()) }))
+        let public = PublicKey { key, job: Some(self.job.clone().into()) };
+        Ok(Sum::new(result.sum, public, Some(result.clipped)))
     }
 
     /// Ends the calls of other threads that are under way, which raise `Stopped` there, as Ctrl-C ends this one's.

@@ -152,6 +152,7 @@ impl Server {
                         engine="cpu", ranges_key=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
+        py: Python<'_>,
         key: &Bound<'_, PyAny>,
         listen: &str,
         #[pyo3(from_py_with = whole_or_none)] clients: Option<u16>,
@@ -180,7 +181,9 @@ impl Server {
         };
         let ranges_key = match (ranges_key, &path) {
             (Some(given), _) => Some(given.key.clone()),
-            (None, Some(path)) => RangesEvaluationKey::of_job(&job, &key.key, path, None)?,
+            (None, Some(path)) => {
+                pool::run(py, || Ok(RangesEvaluationKey::of_job(&job, &key.key, path, None)?))?
+            }
             (None, None) => None,
         };
         let config = ServerConfig {

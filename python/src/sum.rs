@@ -9,13 +9,18 @@ use ciphergram_he::{
     self as he, Error as SchemeError,
     frame::{Frame, Kind},
 };
-use pyo3::{ffi, prelude::*, types::PyBytes};
+use pyo3::{
+    ffi,
+    prelude::*,
+    types::{PyBytes, PyDict},
+};
 
 use crate::{
     buffer::{self, Frozen},
     contribution::{Contribution, unknown_key},
     errors::Result,
     keys::PublicKey,
+    opened,
     ranges::Ranges,
     summing,
 };
@@ -30,15 +35,18 @@ pub(crate) struct Inner {
     key: he::KeyId,
     literal: he::params::Literal,
     public: Option<PublicKey>,
+    clipped: Option<Vec<usize>>,
     /// The bytes of its file, once they were asked for.
     frame: OnceLock<Frozen>,
 }
 
 impl Sum {
-    /// Takes a sum under a key.
-    pub(crate) fn new(sum: he::Sum, public: PublicKey) -> Self {
+    /// Takes a sum under a key; of a round that this process took part in, also how many values of each tensor were
+    /// clipped.
+    pub(crate) fn new(sum: he::Sum, public: PublicKey, clipped: Option<Vec<usize>>) -> Self {
         let (key, literal) = (public.key.id(), public.key.parameters().literal());
-        Self(Arc::new(Inner { sum, key, literal, public: Some(public), frame: OnceLock::new() }))
+        let (public, frame) = (Some(public), OnceLock::new());
+        Self(Arc::new(Inner { sum, key, literal, public, clipped, frame }))
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
@@ -49,7 +57,8 @@ impl Sum {
         }
         let sum = he::Sum::from_frame(&parsed)?;
         let (key, literal) = (parsed.key, parsed.literal().map_err(SchemeError::from)?);
-        Ok(Self(Arc::new(Inner { sum, key, literal, public, frame: bytes.into() })))
+        let frame = bytes.into();
+        Ok(Self(Arc::new(Inner { sum, key, literal, public, clipped: None, frame })))
     }
 
     /// Takes a sum, or the bytes of one.
@@ -138,6 +147,13 @@ impl Sum {
     #[getter]
     fn ranges(&self) -> Ranges {
         Ranges::new(self.sum.agreement.clone())
+    }
+
+    /// How many values of each tensor of this client were out of range; None if this process took no part in its round.
+    #[getter]
+    fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let counts = self.clipped.as_deref();
+        counts.map(|counts| opened::by_name(py, &self.sum.agreement, counts)).transpose()
     }
 
     /// The number of bytes.

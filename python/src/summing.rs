@@ -116,7 +116,7 @@ impl Summing {
     fn finish(&self, py: Python<'_>) -> Result<Sum> {
         let public = self.public.clone();
         run_with(py, &self.summing, |summing| {
-            Ok(Sum::new(summing.take().ok_or_else(finished)?.finish()?, public))
+            Ok(Sum::new(summing.take().ok_or_else(finished)?.finish()?, public, None))
         })
     }
 

@@ -55,7 +55,7 @@ def clipped(values: dict[str, np.ndarray], norm: float) -> dict[str, np.ndarray]
 def test_three_steps(keys: cg.Keys, ranges_key: cg.RangesKey) -> None:
     sent = [cg.RangesProposal.from_bytes(bytes(own), keys.public) for own in proposals(keys)]
     assert [own.client for own in sent] == [0, 1, 2, 3]
-    agreed = cg.AgreedRanges.from_bytes(bytes(cg.merge_ranges(sent, private=ranges_key)), keys.public)
+    agreed = cg.AgreedRanges.from_bytes(bytes(cg.merge_ranges(sent, ranges_key=ranges_key)), keys.public)
     assert agreed.clients == [0, 1, 2, 3]
     ranges = cg.open_ranges(agreed, keys)
     assert dict(ranges.items()) == {"b": 2**-5, "w": 2**-2}
@@ -72,31 +72,39 @@ def test_three_steps(keys: cg.Keys, ranges_key: cg.RangesKey) -> None:
 def test_clients_with_keys_of_their_own_agree() -> None:
     keys = cg.keygen("ckks-sum-public", clients=3, max_range=8.0, ranges="agree:median", levels=8)
     own = [cg.ranges({"w": np.full(4, 2.0**n)}, private=key) for n, key in enumerate(keys.clients)]
-    agreed = cg.merge_ranges(own, private=keys.ranges_key())
+    agreed = cg.merge_ranges(own, ranges_key=keys.ranges_key())
     assert all(cg.open_ranges(agreed, key)["w"] == 2.0 for key in keys.clients)
 
 
 def test_rounds_over_datagrams(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
     private_keys().save(folder)
-    with cg.Server(folder / "public.json", clients=CLIENTS, rounds=1) as server:
+    with cg.Server(folder / "public.json", clients=CLIENTS, rounds=2) as server:
 
-        def take_part(number: int) -> cg.Opened:
+        def take_part(number: int) -> tuple[cg.Opened, cg.Sum]:
             with cg.Client(server.address, folder / "secret.json", number=number) as client:
-                return client.mean(update(number))
+                return client.mean(update(number)), client.sum(update(number))
 
         with ThreadPoolExecutor(CLIENTS) as pool:
-            means = list(pool.map(take_part, range(CLIENTS)))
+            means, sums = zip(*pool.map(take_part, range(CLIENTS)), strict=True)
     assert all(dict(mean.ranges.items()) == {"b": 2**-5, "w": 2**-2} for mean in means)
     exact = np.mean([np.clip(update(n)["w"], -0.25, 0.25) for n in range(CLIENTS)], axis=0)
     assert np.abs(means[0]["w"] - exact).max() < 1e-4
+    # One value of each tensor of the last client, in either round.
+    assert means[-1].clipped == sums[-1].clipped == {"b": 1, "w": 1}
+    assert sums[0].clipped == {"b": 0, "w": 0} and cg.loads(bytes(sums[0])).clipped is None
 
 
-@pytest.mark.parametrize("transport", ["message", "datagram"])
-def test_flower_agrees_on_them_in_its_first_round(tmp_path: Path, transport: Any) -> None:
+@pytest.mark.parametrize(
+    ("transport", "clip_norm", "announcements"),
+    [("message", None, 3), ("message", "agree:1", 6), ("datagram", None, 0)],
+)
+def test_flower_agrees_on_them_in_its_first_round_and_on_norms_in_each(
+    tmp_path: Path, transport: Any, clip_norm: str | None, announcements: int
+) -> None:
     keys = tmp_path / "keys"
     keys.mkdir()
-    make_keys(keys, max_weight=32, max_range=8.0, ranges="agree:1", levels=LEVELS)
+    make_keys(keys, max_weight=32, max_range=8.0, ranges="agree:1", levels=LEVELS, clip_norm=clip_norm)
     world = World(keys, 3, step)
     server = keys / "server"
     if transport == "datagram":
@@ -112,7 +120,7 @@ def test_flower_agrees_on_them_in_its_first_round(tmp_path: Path, transport: Any
     announced = [a for _, reply in world.seen for a in arrays_of(reply) if "announcement" in a.stype]
     public = cg.load_keys(server / "public.json")
     shown = [cg.Announcement.from_bytes(array.data, public, 0).ranges for array in announced]
-    assert len(shown) == (3 if transport == "message" else 0)
+    assert len(shown) == announcements
     assert all(set(ranges.values()) == {8.0} and ranges.max_weight == 32 for ranges in shown)
 
 
@@ -131,10 +139,10 @@ def test_what_is_none_of_the_jobs_is_refused(keys: cg.Keys, ranges_key: cg.Range
         ([*own[:2], *proposals(others, [2])], cg.JobMismatch, "client 2"),
     ]:
         with pytest.raises(error, match=text):
-            cg.merge_ranges(odd, private=ranges_key)
+            cg.merge_ranges(odd, ranges_key=ranges_key)
     with pytest.raises(cg.KeyMismatch):
-        cg.merge_ranges(own, private=others.ranges_key(), job=keys.job)
-    agreed = cg.merge_ranges(own[:2], private=ranges_key)
+        cg.merge_ranges(own, ranges_key=others.ranges_key(), job=keys.job)
+    agreed = cg.merge_ranges(own[:2], ranges_key=ranges_key)
     with pytest.raises(cg.JobMismatch):
         cg.open_ranges(agreed, others)
     announced = [keys.propose(update(n), client=n) for n in range(CLIENTS)]

@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from flwr.app import (
     Array,
     ArrayRecord,
@@ -249,9 +248,7 @@ class _Client:
         ) as client:
             total = client.sum(values, weight=weight)
         named = self._hold(total)
-        ranges = total.ranges
-        clipped = sum(int((np.abs(a) > ranges[n]).sum()) for n, a in values.items())
-        return self._replaced(reply, wrap(named.to_bytes(), SUM_NAME), clipped)
+        return self._replaced(reply, wrap(named.to_bytes(), SUM_NAME), _count(total))
 
     def seal(self, reply: Message, opened: cg.Opened | None) -> Message:
         """Put a contribution in place of the update in a reply, or an announcement if there are no ranges that fit."""
@@ -285,8 +282,11 @@ class _Client:
     ) -> cg.Contribution | None:
         """Seal an update to the round after the last mean's, under ranges that the mean gives; None if it does not fit.
 
-        All clients opened the same mean, so they find the same ranges: nobody needs to tell, and nobody learns more.
+        All clients opened the same mean, so they find the same ranges: nobody needs to tell, and nobody learns more. A
+        norm to clip to is not to be found there, and is agreed in every round.
         """
+        if opened.ranges.clip_norm is not None:
+            return None
         ranges = None
         if not self.job.settles_ranges:
             ranges = opened.ranges.replace(next_ranges(opened, self.job.max_range))
@@ -418,5 +418,5 @@ def _weight(metrics: MetricRecord) -> int:
     return weight
 
 
-def _count(contribution: cg.Contribution) -> int:
-    return sum((contribution.clipped or {}).values())
+def _count(sealed: cg.Contribution | cg.Sum) -> int:
+    return sum((sealed.clipped or {}).values())
