@@ -49,11 +49,6 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Takes all that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
-    }
-
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         self.bytes(N)?.try_into().map_err(|_| FrameError::Truncated)
     }

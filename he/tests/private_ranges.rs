@@ -231,7 +231,7 @@ mod with_tfhe {
         assert_eq!(done.into_inner(), ranges[0].len() * usize::from(LEVELS));
         let bytes = agreed.to_bytes(key.public());
         let agreed = AgreedRanges::from_bytes(&bytes, key.public()).unwrap();
-        let agreement = agreed.open(key.ranges_secret().unwrap(), &job).unwrap();
+        let agreement = agreed.open(key.ranges_secret(), &job).unwrap();
         assert_eq!(agreement.max_weight(), job.limits().max_weight);
         agreement.ranges().to_vec()
     }
@@ -313,7 +313,7 @@ mod with_tfhe {
             });
             proposals[round] = RangesProposal::from_bytes(&bytes, key.public()).unwrap();
             let agreed = AgreedRanges::find(&evaluation, &job, &proposals, &|_| {}).unwrap();
-            let agreement = agreed.open(key.ranges_secret().unwrap(), &job).unwrap();
+            let agreement = agreed.open(key.ranges_secret(), &job).unwrap();
             let levels = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0];
             assert!(
                 agreement.ranges().iter().all(|range| levels.contains(range)),

@@ -15,7 +15,7 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-pub use application::SumApplication;
+pub use application::{RangesProgress, SumApplication};
 pub use client::{Client, PathConfig, finish_from_spool};
 pub use nodes::Allowed;
 pub use participation::{Participation, Phase, RoundResult};
@@ -29,6 +29,9 @@ use ciphergram_he::random;
 
 /// A sum of fewer contributors comes close to telling each one's update.
 pub const FEW: u16 = 3;
+
+/// The note of a client that asks for other private ranges.
+const ASK_ANEW: &[u8] = &[1];
 
 /// The shortest time from one progress report to the next: with the longest sleep beside it, an owner is asked often
 /// enough whether to stop.

@@ -162,7 +162,7 @@ pub(crate) fn join_round(
     let he::exchange::Joined { mut terms, left_out } = SchemeTerms::join(&job, &announced)?;
     if job.private_ranges().is_ok() {
         let key = &ranges_key.ok_or(SchemeError::NoRangesKey)?.key;
-        let found = run(py, || Ok(terms.find_ranges(key, &job, &announced)?))?;
+        let found = run(py, || Ok(terms.find_ranges(key, &job, &announced, &|_| {})?))?;
         terms.private_ranges = Some(found);
     }
     let left_out = left_out

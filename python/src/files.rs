@@ -210,8 +210,8 @@ pub(crate) fn keygen(
     }
     let mut limits = Limits::of_key(key.public());
     limits.min_clients = min_clients.unwrap_or(limits.min_clients);
-    (limits.max_weight, limits.max_range) = (agreed.max_weight(max_weight), max_range);
-    agreed.limit(&mut limits, key.ranges_secret())?;
+    limits.max_range = max_range;
+    agreed.limit(&mut limits, max_weight, key.ranges_secret())?;
     let job = Job::make(py, key.public(), limits)?;
     Keys::new(py, key, job, None)
 }

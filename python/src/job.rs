@@ -58,8 +58,8 @@ impl Job {
         let mut limits = he::Limits::of_key(&key);
         limits.clients = clients.unwrap_or(limits.clients);
         limits.min_clients = min_clients.unwrap_or(limits.min_clients.min(limits.clients));
-        (limits.max_weight, limits.max_range) = (agreed.max_weight(max_weight), max_range);
-        agreed.limit(&mut limits, holder.as_ref().and_then(Holder::ranges_secret))?;
+        limits.max_range = max_range;
+        agreed.limit(&mut limits, max_weight, holder.as_ref().and_then(Holder::ranges_secret))?;
         Self::make(py, &key, limits)
     }
 

@@ -32,8 +32,15 @@ pub(crate) struct AgreedOptions<'a> {
 }
 
 impl AgreedOptions<'_> {
-    /// Puts them into a job's limits: nothing, if ranges are told.
-    pub(crate) fn limit(&self, limits: &mut Limits, secret: Option<&RangesSecret>) -> Result<()> {
+    /// Puts them into a job's limits: nothing, if ranges are told. Where they are not, nobody tells a weight either,
+    /// and the largest is 1 unless one is given.
+    pub(crate) fn limit(
+        &self,
+        limits: &mut Limits,
+        max_weight: Option<u32>,
+        secret: Option<&RangesSecret>,
+    ) -> Result<()> {
+        limits.max_weight = max_weight.unwrap_or(limits.max_weight);
         let Some(ranges) = self.ranges else {
             let alone = [
                 ("levels=", self.levels.is_some()),
@@ -57,21 +64,13 @@ impl AgreedOptions<'_> {
             clip_norm,
             ..usual
         });
+        limits.max_weight = max_weight.unwrap_or(1);
         Ok(())
-    }
-
-    /// Returns the largest weight of a client: as given, or 1 where nobody tells a weight.
-    pub(crate) fn max_weight(&self, given: Option<u32>) -> u32 {
-        given.unwrap_or(if self.ranges.is_some() { 1 } else { 100_000 })
     }
 }
 
 fn agreed_rank(name: &str, text: &str) -> Result<Rank> {
-    let rank = text.strip_prefix("agree:").and_then(|rank| rank.parse().ok());
-    rank.ok_or_else(|| {
-        let text = format!("{name}={text:?}: say agree:K, the K-th largest, or agree:median");
-        Error::parameter(text)
-    })
+    Rank::from_agree(text).map_err(|why| Error::parameter(format!("{name}={text:?}: {why}")))
 }
 
 /// A key with a secret of ranges.
@@ -331,6 +330,5 @@ pub(crate) fn open_ranges(
 ) -> Result<Ranges> {
     let holder = Holder::of(key)?;
     let job = holder.used().job(job)?;
-    let secret = holder.ranges_secret().ok_or(SchemeError::NoRangesSecret)?;
-    Ok(Ranges::new(agreed.agreed.open(secret, &job)?))
+    Ok(Ranges::new(agreed.agreed.open(holder.ranges_secret(), &job)?))
 }

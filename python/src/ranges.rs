@@ -182,7 +182,7 @@ impl Ranges {
 ///
 /// Args:
 ///     tensors: Arrays by name, or the path of a safetensors file.
-///     weight: The client's weight, from 1. No proposal of private ranges tells it.
+///     weight: The client's weight, from 1, which no proposal of private ranges tells.
 ///     policy: "max", the largest magnitude, which clips nothing; "sigma:3", three times the root mean square;
 ///         "aciq", the range of the least error for values as of a Gaussian; "fixed:0.1".
 ///     bits: The bits of a quantised value, for "aciq".
@@ -215,6 +215,11 @@ pub(crate) fn measure<'py>(
     let policy = parse(policy, bits)?;
     let update = arrays::take(tensors, arrays::integers(integers)?)?;
     if let Some(key) = private {
+        if weight != 1 {
+            return Err(Error::parameter(
+                "no proposal tells a weight: leave weight= out with private=",
+            ));
+        }
         let proposal = private_ranges::propose(py, (&update, policy), key, client, job)?;
         return Ok(proposal.into_bound_py_any(py)?);
     }
@@ -246,28 +251,31 @@ fn parse(policy: &str, bits: u32) -> Result<Policy> {
 ///
 /// Args:
 ///     ranges: Those of each client.
-///     private: The key to find private ones with, if they are `RangesProposal`s.
+///     ranges_key: The key to find private ones with, if they are `RangesProposal`s.
 ///     job: The job that agrees on them; None for the one beside that key.
 ///
 /// Returns:
-///     `Ranges`, or with `private` `AgreedRanges`, which `open_ranges` opens.
+///     `Ranges`, or with `ranges_key` `AgreedRanges`, which `open_ranges` opens.
 ///
 /// Raises:
 ///     LayoutError: Their tensors differ.
 ///     TooFew: Fewer clients than the rank that the job agrees on.
 ///     JobMismatch, BeyondJob, DuplicateClient: A proposal is none of the job's.
 #[pyfunction]
-#[pyo3(signature = (ranges, *, private=None, job=None))]
+#[pyo3(signature = (ranges, *, ranges_key=None, job=None))]
 pub(crate) fn merge_ranges<'py>(
     py: Python<'py>,
     ranges: &Bound<'py, PyAny>,
-    private: Option<&RangesKey>,
+    ranges_key: Option<&RangesKey>,
     job: Option<&Job>,
 ) -> Result<Bound<'py, PyAny>> {
-    if let Some(key) = private {
+    if let Some(key) = ranges_key {
         let proposals: Vec<PyRef<'_, RangesProposal>> = ranges.extract()?;
         let agreed = private_ranges::merge(py, &proposals, key, job)?;
         return Ok(agreed.into_bound_py_any(py)?);
+    }
+    if job.is_some() {
+        return Err(Error::parameter("job= is for ranges_key="));
     }
     let ranges: Vec<PyRef<'_, Ranges>> = ranges.extract()?;
     let files: Vec<_> = ranges.iter().map(|ranges| ranges.file()).collect();

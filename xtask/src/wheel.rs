@@ -1,8 +1,9 @@
 //! The stages of the Python package: its wheel is built, installed and tested, as users have it.
 //!
-//! `wheel` runs the tests of `python/tests/`. Those that need a big framework, or start processes of one, are in a
-//! folder there, `with_` and its name, and have a stage of that name with an environment of its own, which runs when it
-//! is asked for. Packages are pinned in `python/tests/requirements/`: `common.txt` for all, and a list for each stage.
+//! `wheel` runs the tests of `python/tests/`. Those that need a big framework, or start processes of one, or a package
+//! built with a feature, are in a folder there, `with_` and its name, and have a stage of that name with an environment
+//! of its own, which runs when it is asked for. Packages are pinned in `python/tests/requirements/`: `common.txt` for
+//! all, and a list for each stage.
 
 use std::{
     fs,

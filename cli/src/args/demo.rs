@@ -5,10 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use ciphergram_he::{Scheme, private_ranges::Rank};
 use clap::Args;
 
-use super::{
-    Place,
-    values::{agreed_rank, scheme},
-};
+use super::{Place, values::scheme};
 
 #[derive(Args)]
 pub(crate) struct Demo {
@@ -28,7 +25,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Have clients agree on ranges without showing theirs: agree:K takes the K-th largest, agree:median the middle
-    #[arg(long, value_name = "agree:K", value_parser = agreed_rank)]
+    #[arg(long, value_name = "agree:K", value_parser = Rank::from_agree)]
     pub(crate) ranges: Option<Rank>,
     #[command(flatten)]
     pub(crate) place: Place,

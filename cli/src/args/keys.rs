@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     IntegersChoice, Set,
-    values::{JobRanges, agreed_rank, clip, job_ranges},
+    values::{JobRanges, clip, job_ranges},
 };
 
 #[derive(Args)]
@@ -117,7 +117,7 @@ pub(crate) struct Job {
     pub(crate) agree_every: Option<u32>,
     /// Have every client clip its whole update to an L2 norm that they agree on as on private ranges: the K-th largest
     /// of theirs, or the median
-    #[arg(long, value_name = "agree:K", value_parser = agreed_rank)]
+    #[arg(long, value_name = "agree:K", value_parser = Rank::from_agree)]
     pub(crate) clip_norm: Option<Rank>,
     /// Settle the tensors of this safetensors file, but not their ranges
     #[arg(long, value_name = "FILE")]

@@ -76,20 +76,14 @@ pub(crate) enum JobRanges {
     Agreed(Option<Rank>),
 }
 
-/// Parses a rank that clients agree on in private, of ranges or of norms.
-pub(super) fn agreed_rank(text: &str) -> Result<Rank, String> {
-    match text.split_once(':') {
-        Some(("agree", rank)) => rank.parse(),
-        _ => Err("agree:K, the K-th largest, or agree:median".into()),
-    }
-}
-
 /// Parses the ranges of a job: the path of a file, whatever its bytes are, or private ones.
 pub(super) fn job_ranges() -> impl TypedValueParser<Value = JobRanges> {
     OsStringValueParser::new().try_map(|word| match word.to_str() {
         Some("") => Err("a path, or agree".to_owned()),
         Some("agree") => Ok(JobRanges::Agreed(None)),
-        Some(text) if text.starts_with("agree:") => Ok(JobRanges::Agreed(Some(agreed_rank(text)?))),
+        Some(text) if text.starts_with("agree:") => {
+            Ok(JobRanges::Agreed(Some(Rank::from_agree(text)?)))
+        }
         _ => Ok(JobRanges::Settled(word.into())),
     })
 }

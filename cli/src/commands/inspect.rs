@@ -240,13 +240,14 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
     }
     if let Value::Object(private) = &content["private_ranges"] {
         let word = |name: &str| private[name].as_str();
-        let (levels, every) = (&private["levels"], &private["agree_every"]);
-        let rank = word("rank").unwrap_or_default();
-        let norm = word("clip_norm").map(|rank| format!(", and a norm to clip to, rank {rank}"));
-        let words = format!(
-            "agreed without showing them, every {every} rounds: rank {rank}, in {levels} levels{}",
-            norm.unwrap_or_default()
-        );
+        let (rank, levels) = (word("rank").unwrap_or_default(), &private["levels"]);
+        let mut words = format!("agreed without showing them: rank {rank}, in {levels} levels");
+        if let Some(rounds) = private["agree_every"].as_u64().filter(|&rounds| rounds > 1) {
+            words += &format!(", for {rounds} rounds");
+        }
+        if let Some(rank) = word("clip_norm") {
+            words += &format!(", and a norm to clip to, rank {rank}");
+        }
         found.add("private_ranges", private.clone(), words);
     }
     for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {

@@ -141,10 +141,11 @@ fn agree(args: &Ranges, path: &Path, progress: &Progress) -> Result<Found, Failu
     let proposals = args.inputs.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     progress.say("opening the evaluation key");
     let evaluation = RangesEvaluationKey::load(path, &key)?;
-    let levels = proposals.iter().map(|p| p.specs().len() * usize::from(p.levels())).max();
+    let tensors = proposals.first().map_or(0, |proposal| proposal.specs().len());
+    let levels = job.private_ranges()?.total_levels(tensors);
     progress.say("comparing encrypted ranges");
     let clock = Instant::now();
-    let counter = progress.counter(levels.unwrap_or(0) as u64);
+    let counter = progress.counter(levels as u64);
     let agreed = AgreedRanges::find(&evaluation, &job, &proposals, &counter)?;
     let seconds = clock.elapsed().as_secs_f64();
     let bytes = agreed.to_bytes(&key);
@@ -165,10 +166,8 @@ fn open(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     let input = only(args, "one file of agreed ranges with --open")?;
     let key = files::read_key(path)?;
     let job = read_job(args, path, key.public())?;
-    let secret = key.ranges_secret().ok_or(Error::NoRangesSecret);
-    let secret = secret.map_err(|e| e.within(path.display()))?;
     let agreed = AgreedRanges::from_bytes(&files::read(input)?, key.public());
-    let agreement = agreed.and_then(|agreed| agreed.open(secret, &job));
+    let agreement = agreed.and_then(|agreed| agreed.open(key.ranges_secret(), &job));
     let agreement = agreement.map_err(|e| e.within(input.display()))?;
     in_clear(args, &RangesFile::from_agreement(&agreement), (json!([]), None))
 }

@@ -20,6 +20,9 @@ pub struct Agreement {
     values: usize,
 }
 
+/// Precedes a norm that updates are clipped to, in the place of the largest weight, which is never 0.
+const CLIP_NORM: u32 = 0;
+
 /// More values than this is a malformed frame. It keeps the number of chunks below 2^32: those that carry
 /// values hold dozens each, and masks little more than double their number.
 const MAX_VALUES: usize = 1 << 36;
@@ -117,13 +120,13 @@ impl Agreement {
     /// Returns the agreement over the tensors of all, with the largest range of each and the largest weight.
     ///
     /// # Errors
-    /// There is none, or their tensors or their clip differ from the first one's.
+    /// There is none, or their tensors or their clip norms differ from the first one's.
     pub(crate) fn largest<'a>(all: impl IntoIterator<Item = &'a Self>) -> Result<Self, Error> {
         let mut all = all.into_iter();
         let mut largest = all.next().ok_or(Error::NothingToSum)?.clone();
         for other in all {
             largest.check_layout(&other.specs)?;
-            largest.check_same_clip(other)?;
+            largest.check_same_clip_norm(other)?;
             let ranges = largest.ranges.iter_mut().zip(&other.ranges);
             ranges.for_each(|(range, other)| *range = range.max(*other));
             largest.max_weight = largest.max_weight.max(other.max_weight);
@@ -161,10 +164,10 @@ impl Agreement {
             let difference = format!("the largest weight is {a} here and {b} there");
             return Err(Error::Ranges { difference });
         }
-        self.check_same_clip(other)
+        self.check_same_clip_norm(other)
     }
 
-    fn check_same_clip(&self, other: &Self) -> Result<(), Error> {
+    fn check_same_clip_norm(&self, other: &Self) -> Result<(), Error> {
         if self.clip_norm.map(f64::to_bits) == other.clip_norm.map(f64::to_bits) {
             return Ok(());
         }
@@ -175,9 +178,8 @@ impl Agreement {
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
-        // No largest weight is 0.
         if let Some(norm) = self.clip_norm {
-            w.u32(0);
+            w.u32(CLIP_NORM);
             w.u64(norm.to_bits());
         }
         w.u32(self.max_weight);
@@ -186,12 +188,10 @@ impl Agreement {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let mut max_weight = r.u32()?;
-        let mut clip_norm = None;
-        if max_weight == 0 {
-            clip_norm = Some(f64::from_bits(r.u64()?));
-            max_weight = r.u32()?;
-        }
+        let (clip_norm, max_weight) = match r.u32()? {
+            CLIP_NORM => (Some(f64::from_bits(r.u64()?)), r.u32()?),
+            max_weight => (None, max_weight),
+        };
         let specs = read_specs(r)?;
         let ranges =
             specs.iter().map(|_| r.u64().map(f64::from_bits)).collect::<Result<Vec<_>, _>>()?;

@@ -47,13 +47,15 @@ impl Quantised {
         let weight = agreement.check_weight(weight)?;
         let mut clipped = Vec::with_capacity(update.tensors().len());
         let (mut parts, mut end) = (vec![], 0);
-        let shrunk = match agreement.clip_norm() {
+        // The number of times that the update is longer than the norm: divided by it, values are clipped to the norm.
+        // Of zeros under a norm of 0 it is NaN, which `max` makes 1.
+        let excess = match agreement.clip_norm() {
             Some(most) => (norm(update)? / most).max(1.0),
             None => 1.0,
         };
         for (tensor, range) in update.tensors().iter().zip(agreement.ranges()) {
-            // A value over the range is the same as a shrunk one over it.
-            let range = (range * shrunk).min(f64::MAX);
+            // A field is a value over its range, so that multiplying the range divides the value.
+            let range = (range * excess).min(f64::MAX);
             clipped.push(tensor.count_outside(range)?);
             let first = end;
             end += tensor.count();

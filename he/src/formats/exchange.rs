@@ -102,7 +102,7 @@ impl Announcement {
     /// ranges every one is the largest of the job.
     ///
     /// # Errors
-    /// None is known.
+    /// As [`Agreement::new`], of the job's largest range.
     pub fn without_private_ranges(&self, job: &Job) -> Result<Self, Error> {
         let mut shown = self.clone();
         if self.proposal.is_some() {
@@ -261,7 +261,8 @@ impl RoundTerms {
         Ok(Joined { terms, left_out })
     }
 
-    /// Finds the private ranges of those who take part, on all cores.
+    /// Finds the private ranges of those who take part, on all cores. Calls `progress` with the number of levels found
+    /// since its last call.
     ///
     /// # Errors
     /// The job agrees on no private ranges; an evaluation key of another job; fewer take part than the job's rank.
@@ -270,6 +271,7 @@ impl RoundTerms {
         key: &RangesEvaluationKey,
         job: &Job,
         announcements: &[(u16, Announcement)],
+        progress: &(dyn Fn(u32) + Sync),
     ) -> Result<EncryptedRanges, Error> {
         let takes_part =
             |number: u16, seed: Seed| self.participants.contains(&Contributor { number, seed });
@@ -278,7 +280,7 @@ impl RoundTerms {
             .filter(|(number, announcement)| takes_part(*number, announcement.seed))
             .filter_map(|(_, announcement)| announcement.proposal.as_ref())
             .collect();
-        job.private_ranges()?.find(key, self.agreement.specs().len(), &proposals, &|_| {})
+        job.private_ranges()?.find(key, self.agreement.specs().len(), &proposals, progress)
     }
 
     /// Opens the ranges, if they are private, with the secret beside the client's key: from then on the agreement is
@@ -302,7 +304,8 @@ impl RoundTerms {
                 Ok(self)
             }
             (Ok(_), Some(ranges)) => {
-                self.agreement = job.open_ranges(secret, &ranges, &self.agreement)?;
+                let (specs, max_weight) = (self.agreement.specs(), self.agreement.max_weight());
+                self.agreement = job.open_ranges(secret, &ranges, specs, max_weight)?;
                 Ok(self)
             }
             (Ok(_), None) => bad("they have no private ranges, which the job agrees on"),

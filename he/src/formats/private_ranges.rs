@@ -128,7 +128,7 @@ impl RangesProposal {
     /// Refuses a proposal that the job does not admit, whoever else proposes.
     ///
     /// # Errors
-    /// Of another job; a number that is no client's; other levels or tensors, or no row of each.
+    /// Of another job; a number that is no client's; other levels, tensors or rows.
     pub fn check(&self, job: &Job) -> Result<(), Error> {
         self.head.check(job)?;
         job.private_ranges()?.check_proposal(&self.proposal, self.head.specs.len())?;
@@ -150,7 +150,7 @@ pub struct AgreedRanges {
 
 impl AgreedRanges {
     /// Finds the ranges that a job agrees on among proposals, on all cores. Calls `progress` with the number of levels
-    /// that are done since, of any tensor.
+    /// found since its last call.
     ///
     /// # Errors
     /// An evaluation key of another job; no proposal, or fewer than the job's rank; one that the job does not admit, of
@@ -201,17 +201,13 @@ impl AgreedRanges {
     /// Opens the ranges, and returns them with the job's largest weight.
     ///
     /// # Errors
-    /// Another secret of ranges than the job's; they are of another job, or have other tensors; fewer
+    /// No secret of ranges, or another than the job's; they are of another job, or have other tensors; fewer
     /// proposed than the job's rank.
-    pub fn open(&self, secret: &RangesSecret, job: &Job) -> Result<Agreement, Error> {
-        job.private_ranges()?.check_key(secret.id())?;
+    pub fn open(&self, secret: Option<&RangesSecret>, job: &Job) -> Result<Agreement, Error> {
         self.head.check(job)?;
         self.proposers.iter().try_for_each(|proposer| job.check_number(proposer.number))?;
         job.private_ranges()?.check_count(self.proposers.len())?;
-        let specs = self.head.specs.clone();
-        let unknown = vec![0.0; specs.len()];
-        let agreement = Agreement::new(specs, unknown, job.limits().max_weight)?;
-        job.open_ranges(Some(secret), &self.ranges, &agreement)
+        job.open_ranges(secret, &self.ranges, &self.head.specs, job.limits().max_weight)
     }
 
     /// Writes the file's bytes.

@@ -2,15 +2,22 @@
 
 use std::iter;
 
+use zeroize::Zeroizing;
+
 use super::{Job, Limits};
 use crate::{
-    Agreement, Error, Update,
+    Agreement, Error, TensorSpec, Update,
     codec::{Policy, RangesFile, norm},
     ids::KeyId,
     private_ranges::{
         EncryptedRanges, Levels, MAX_LEVELS, Proposal, RangesEvaluationKey, RangesSecret, Rank,
     },
 };
+
+/// One value in as many may be clipped before a client asks for other ranges.
+const MAX_CLIPPED: usize = 100;
+/// One client in as many has ranges agreed anew by asking.
+const ASKING: usize = 3;
 
 /// How clients agree on ranges without showing theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +52,16 @@ impl PrivateRanges {
         Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
     }
 
+    /// Returns the secret that a key has, if it is the job's.
+    ///
+    /// # Errors
+    /// There is none, or it is another.
+    fn secret<'a>(&self, found: Option<&'a RangesSecret>) -> Result<&'a RangesSecret, Error> {
+        let secret = found.ok_or(Error::NoRangesSecret)?;
+        self.check_key(secret.id())?;
+        Ok(secret)
+    }
+
     /// Refuses a proposal of other levels than the job's, or of more or fewer rows than tensors need.
     ///
     /// # Errors
@@ -58,9 +75,20 @@ impl PrivateRanges {
         self.check_rows(proposal.rows(), tensors)
     }
 
+    /// Returns the number of levels to find for this many tensors, which progress counts up to.
+    #[must_use]
+    pub fn total_levels(&self, tensors: usize) -> usize {
+        self.rows(tensors) * usize::from(self.levels)
+    }
+
+    /// Returns the number of rows for this many tensors, and the norm.
+    fn rows(&self, tensors: usize) -> usize {
+        tensors + usize::from(self.clip_norm.is_some())
+    }
+
     /// Refuses more or fewer rows than tensors need, and the norm.
     fn check_rows(&self, found: usize, tensors: usize) -> Result<(), Error> {
-        let needed = tensors + usize::from(self.clip_norm.is_some());
+        let needed = self.rows(tensors);
         if found == needed {
             return Ok(());
         }
@@ -68,17 +96,17 @@ impl PrivateRanges {
         Err(Error::BeyondJob { why })
     }
 
-    /// Returns whether so many of a client's values were beyond ranges that still hold that it asks for others: more
-    /// than one in a hundred.
+    /// Returns whether a client asks for other ranges, where they hold: more than one in a hundred of its values was
+    /// clipped.
     #[must_use]
     pub fn asks_anew(&self, clipped: &[usize], values: usize) -> bool {
-        self.agree_every > 1 && clipped.iter().sum::<usize>() > values / 100
+        self.agree_every > 1 && clipped.iter().sum::<usize>() > values / MAX_CLIPPED
     }
 
-    /// Returns whether as many of a round's clients ask for other ranges that they are agreed anew: a third.
+    /// Returns whether ranges are agreed anew: a third of a round's clients ask for it.
     #[must_use]
     pub fn agrees_anew(&self, asking: usize, clients: usize) -> bool {
-        3 * asking >= clients
+        asking * ASKING >= clients
     }
 
     /// Refuses fewer proposals than a rank needs.
@@ -96,7 +124,7 @@ impl PrivateRanges {
     }
 
     /// Finds what is agreed among proposals for this many tensors that the job admits, on all cores. Calls `progress`
-    /// with the number of levels that are done since, of any row.
+    /// with the number of levels found since its last call.
     ///
     /// # Errors
     /// An evaluation key of another job; fewer proposals than a rank needs.
@@ -196,16 +224,16 @@ impl Job {
         own: &Agreement,
     ) -> Result<Proposal, Error> {
         let private = self.private_ranges()?;
-        let secret = secret.ok_or(Error::NoRangesSecret)?;
-        private.check_key(secret.id())?;
+        let secret = private.secret(secret)?;
         let levels = self.levels(private);
         let ranges = own.ranges().iter().map(|&range| levels.level(range));
         let norm = own.clip_norm().map(|norm| self.norm_levels(private, own.values()).level(norm));
-        Proposal::new(secret, private.levels, &ranges.chain(norm).collect::<Vec<_>>())
+        let mut rows = Zeroizing::new(Vec::with_capacity(own.ranges().len() + 1));
+        rows.extend(ranges.chain(norm));
+        Proposal::new(secret, private.levels, &rows)
     }
 
-    /// Opens ranges that were found for the tensors of `agreement`, and the norm beside them: all are those of levels,
-    /// whatever was found.
+    /// Opens ranges that were found for tensors, and the norm beside them: all are those of levels, whatever was found.
     ///
     /// # Errors
     /// Ranges are not private; no secret of them, or another than the job's; more or fewer than the tensors.
@@ -213,18 +241,19 @@ impl Job {
         &self,
         secret: Option<&RangesSecret>,
         found: &EncryptedRanges,
-        agreement: &Agreement,
+        specs: &[TensorSpec],
+        max_weight: u32,
     ) -> Result<Agreement, Error> {
         let private = self.private_ranges()?;
-        let secret = secret.ok_or(Error::NoRangesSecret)?;
-        private.check_key(secret.id())?;
-        private.check_rows(found.rows(), agreement.specs().len())?;
+        let secret = private.secret(secret)?;
+        private.check_rows(found.rows(), specs.len())?;
         let mut rows = found.open(secret);
         let norm = private.clip_norm.and_then(|_| rows.pop());
-        let norm = norm.map(|level| self.norm_levels(private, agreement.values()).range(level));
         let levels = self.levels(private);
         let ranges = rows.into_iter().map(|level| levels.range(level)).collect();
-        agreement.with_ranges(ranges)?.with_clip_norm(norm)
+        let agreement = Agreement::new(specs.to_vec(), ranges, max_weight)?;
+        let norm = norm.map(|level| self.norm_levels(private, agreement.values()).range(level));
+        agreement.with_clip_norm(norm)
     }
 
     /// Returns the levels of ranges.

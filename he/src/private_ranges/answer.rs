@@ -1,4 +1,4 @@
-//! The ranges that are agreed, encrypted.
+//! The levels that are agreed, encrypted.
 
 use super::{
     RangesSecret,

@@ -175,7 +175,7 @@ impl RangesEvaluationKey {
     }
 
     /// Finds for each row that is proposed, in `levels` levels, the one of its rank among all; `ranks` has one for each
-    /// row. Runs on all cores, and calls `progress` with the number of levels that are done since, of any row.
+    /// row. Runs on all cores, and calls `progress` with the number of levels found since its last call.
     ///
     /// # Panics
     /// If a proposal has more or fewer rows, or other levels.

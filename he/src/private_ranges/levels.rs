@@ -1,42 +1,39 @@
-//! The levels that ranges are agreed on in.
+//! The levels that ranges and norms are agreed on in.
 
 use crate::codec::round_up_to_power_of_two;
 
 /// The most levels of a job. Their encrypted sum has room for 63.
 pub const MAX_LEVELS: u8 = 32;
 
-/// The ladder of ranges that a job admits: at the highest level its largest range, and below it powers of two.
+/// Levels of a range or a norm: the highest is the largest that a job admits, those below are powers of two.
 ///
-/// Level 0 is below all that can be told apart: ranges there, that of a tensor of zeros too, are half of level 1's.
+/// Level 0 is below all that can be told apart: what is there, the range of a tensor of zeros too, becomes half of
+/// level 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Levels {
+pub(crate) struct Levels {
     count: u8,
     largest: f64,
 }
 
 impl Levels {
     /// Returns `count` levels above level 0, of which the highest is `largest`, a positive number.
-    #[must_use]
-    pub fn new(count: u8, largest: f64) -> Self {
+    pub(crate) fn new(count: u8, largest: f64) -> Self {
         Self { count, largest }
     }
 
     /// Returns the number of levels above level 0: the bits that a range is written in.
-    #[must_use]
-    pub fn count(self) -> usize {
+    fn count(self) -> usize {
         self.count.into()
     }
 
     /// Returns the range of a level; of one above the highest, that of the highest.
-    #[must_use]
-    pub fn range(self, level: usize) -> f64 {
+    pub(crate) fn range(self, level: usize) -> f64 {
         let below = self.count().saturating_sub(level) as i32;
         (round_up_to_power_of_two(self.largest) * 2f64.powi(-below)).min(self.largest)
     }
 
     /// Returns the lowest level whose range is not below `range`; the highest if none is.
-    #[must_use]
-    pub fn level(self, range: f64) -> usize {
+    pub(crate) fn level(self, range: f64) -> usize {
         (0..self.count()).find(|&level| range <= self.range(level)).unwrap_or(self.count())
     }
 }

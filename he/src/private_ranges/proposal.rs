@@ -1,4 +1,4 @@
-//! A client's proposal: its ranges, encrypted.
+//! A client's proposal: the levels of its rows, encrypted.
 
 use zeroize::Zeroizing;
 
@@ -6,7 +6,7 @@ use super::{RangesSecret, lwe};
 use crate::{
     Error,
     bytes::{Reader, Writer, to_bytes, to_words},
-    error::{FrameError, WRONG_LENGTH},
+    error::FrameError,
     ids::Seed,
 };
 
@@ -17,6 +17,7 @@ use crate::{
 pub struct Proposal {
     /// What the masks grow from: fresh for every proposal.
     pub(super) seed: Seed,
+    rows: u32,
     /// Bits of each row.
     levels: u8,
     pub(super) bodies: Vec<u64>,
@@ -29,10 +30,13 @@ impl Proposal {
     /// No randomness.
     pub fn new(secret: &RangesSecret, levels: u8, rows: &[usize]) -> Result<Self, Error> {
         let seed = Seed::draw()?;
-        let bits = |&row: &usize| (1..=levels).map(move |l| u64::from(usize::from(l) <= row));
-        let bits: Zeroizing<Vec<_>> = Zeroizing::new(rows.iter().flat_map(bits).collect());
+        // It does not grow: that would leave copies.
+        let mut bits = Zeroizing::new(Vec::with_capacity(rows.len() * usize::from(levels)));
+        for &row in rows {
+            bits.extend((1..=levels).map(|level| u64::from(usize::from(level) <= row)));
+        }
         let bodies = lwe::encrypt(&secret.large(), seed.bytes(), &bits)?;
-        Ok(Self { seed, levels, bodies })
+        Ok(Self { seed, rows: rows.len() as u32, levels, bodies })
     }
 
     /// Returns what names it.
@@ -50,22 +54,20 @@ impl Proposal {
     /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.bodies.len() / usize::from(self.levels)
+        self.rows as usize
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
         self.seed.write(w);
+        w.u32(self.rows);
         w.u8(self.levels);
         w.bytes(&to_bytes(&self.bodies));
     }
 
-    /// Reads a proposal, which all that is left is.
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let (seed, levels) = (Seed::read(r)?, r.u8()?);
-        let bytes = r.rest();
-        if levels == 0 || !bytes.len().is_multiple_of(8 * usize::from(levels)) {
-            return Err(WRONG_LENGTH);
-        }
-        Ok(Self { seed, levels, bodies: to_words(bytes) })
+        let (seed, rows, levels) = (Seed::read(r)?, r.u32()?, r.u8()?);
+        let length = (rows as usize).checked_mul(8 * usize::from(levels));
+        let bodies = to_words(r.bytes(length.ok_or(FrameError::Truncated)?)?);
+        Ok(Self { seed, rows, levels, bodies })
     }
 }

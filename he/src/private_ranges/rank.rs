@@ -1,8 +1,8 @@
-//! Which of the clients' ranges is agreed on.
+//! Which of the clients' levels is agreed on.
 
 use std::{fmt, str::FromStr};
 
-/// The rank of the range that is agreed on, among those of all clients of a round.
+/// The rank, among those of all clients of a round, of what is agreed on: a range or a norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rank {
     /// The K-th largest: 1 is the largest of all, which one client alone can raise.
@@ -16,6 +16,17 @@ impl Rank {
     #[must_use]
     pub fn usual(clients: u16) -> Self {
         Self::Largest(if clients >= 4 { 2 } else { 1 })
+    }
+
+    /// Reads `agree:K` or `agree:median`, as options have it.
+    ///
+    /// # Errors
+    /// It is neither, in words.
+    pub fn from_agree(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("agree:") {
+            Some(rank) => rank.parse(),
+            None => Err("choose agree:K, the K-th largest, or agree:median".into()),
+        }
     }
 
     /// Returns K among `clients`.

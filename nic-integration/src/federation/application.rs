@@ -1,23 +1,23 @@
 //! The aggregator's side of a scheme: who may join, and the running sums.
 
+mod private_ranges;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    sync::{
-        Arc,
-        mpsc::{self, Receiver, TryRecvError},
-    },
-    thread,
+    sync::Arc,
 };
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error, Job, PublicKey, TensorSpec,
+    Error, Job, PublicKey,
     exchange::{Announcement, RoundTerms},
-    job::PrivateRanges,
     params::{Chunks, MAX_CLIENTS},
     private_ranges::{EncryptedRanges, RangesEvaluationKey},
 };
+
+use private_ranges::RangesFinder;
+pub use private_ranges::RangesProgress;
 
 use crate::{
     proto::{Accumulator, ChunkLayout, Refusal, Shard},
@@ -29,49 +29,19 @@ const MAX_SUM_BYTES: usize = u32::MAX as usize;
 /// Shards of a round, of about as many chunks each: the pipelines that may add at once.
 const SHARDS: u32 = 16;
 
-/// The note of a client that asks for other private ranges.
-pub(super) const ASK_ANEW: &[u8] = &[1];
-
 /// Sums updates encrypted under one key: the [`Application`] of a [`Server`](super::Server), also
 /// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
 pub struct SumApplication {
+    parts: RoundParts,
+    /// Present if the job has private ranges.
+    private: Option<RangesFinder>,
+}
+
+/// The parts that all rounds are made of.
+struct RoundParts {
     key: PublicKey,
     job: Job,
     engine: Arc<dyn Engine>,
-    /// The key that private ranges are found with, if the job has such.
-    ranges_key: Option<Arc<RangesEvaluationKey>>,
-    /// Private ranges that are being found.
-    finding: Option<Finding>,
-    /// Those that were found last.
-    held: Option<Held>,
-}
-
-/// The private ranges of those who joined, which take a thread some seconds.
-struct Finding {
-    joined: BTreeMap<u16, Vec<u8>>,
-    found: Receiver<Result<EncryptedRanges, Error>>,
-}
-
-/// Private ranges that hold for some rounds.
-struct Held {
-    ranges: EncryptedRanges,
-    specs: Vec<TensorSpec>,
-    /// The number of the first round, as clients count.
-    since: u64,
-    /// The number of that round here.
-    opened: u32,
-    /// Clients that ask for others.
-    asking: BTreeSet<u16>,
-}
-
-impl Held {
-    /// Returns whether they are those of another round too.
-    fn hold_for(&self, terms: &RoundTerms, private: &PrivateRanges) -> bool {
-        let rounds = self.since..self.since.saturating_add(private.agree_every.into());
-        rounds.contains(&terms.round)
-            && self.specs == terms.agreement.specs()
-            && !private.agrees_anew(self.asking.len(), terms.participants.len())
-    }
 }
 
 impl SumApplication {
@@ -90,17 +60,21 @@ impl SumApplication {
     ) -> Result<Self, Error> {
         key.check_sums()?;
         job.check_key(&key)?;
-        let ranges_key = match job.private_ranges() {
-            Ok(private) => {
-                let ranges_key = ranges_key.ok_or(Error::NoRangesKey)?;
-                private.check_key(ranges_key.id())?;
-                Some(ranges_key)
-            }
+        let private = match job.private_ranges() {
+            Ok(private) => Some(RangesFinder::new(*private, ranges_key)?),
             Err(_) => None,
         };
-        Ok(Self { key, job, engine, ranges_key, finding: None, held: None })
+        Ok(Self { parts: RoundParts { key, job, engine }, private })
     }
 
+    /// Returns the progress of private ranges, while they are found.
+    #[must_use]
+    pub fn ranges_progress(&self) -> Option<RangesProgress> {
+        self.private.as_ref()?.progress()
+    }
+}
+
+impl RoundParts {
     /// Joins those who fit together.
     fn join(&self, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Fitting, String> {
         let (mut announcements, mut left_out) = (vec![], vec![]);
@@ -136,36 +110,6 @@ impl SumApplication {
         let terms = terms.to_bytes(&self.key);
         Readiness::Ready(Opened { terms, layout: Box::new(chunks), shards, left_out, late })
     }
-
-    /// Opens a round with private ranges that hold still, or begins to find those of the clients who joined and fit
-    /// together, if they are as many as their rank.
-    fn find_ranges(
-        &mut self,
-        key: Arc<RangesEvaluationKey>,
-        joined: &BTreeMap<u16, Vec<u8>>,
-    ) -> Result<Readiness, String> {
-        let fitting = self.join(joined)?;
-        let private = *self.job.private_ranges().map_err(|e| e.to_string())?;
-        if let Some(held) = &self.held
-            && held.hold_for(&fitting.terms, &private)
-        {
-            let ranges = held.ranges.clone();
-            return Ok(self.open_over(fitting, Some(ranges), BTreeSet::new()));
-        }
-        let Fitting { terms, announcements, left_out } = fitting;
-        if private.check_count(terms.participants.len()).is_ok() {
-            let mut joined = joined.clone();
-            joined.retain(|number, _| left_out.iter().all(|(left, _)| left != number));
-            let job = self.job.clone();
-            let (sender, found) = mpsc::channel();
-            thread::spawn(move || {
-                // Fails only if nobody waits for it any more.
-                let _ = sender.send(terms.find_ranges(&key, &job, &announcements));
-            });
-            self.finding = Some(Finding { joined, found });
-        }
-        Ok(Readiness::Preparing { left_out })
-    }
 }
 
 /// Those of a round who fit together.
@@ -194,13 +138,13 @@ impl Application for SumApplication {
         hello: &[u8],
     ) -> Result<(), String> {
         let read = || {
-            let announcement = Announcement::from_bytes(hello, &self.key)?;
-            announcement.check(contributor, &self.job)?;
+            let announcement = Announcement::from_bytes(hello, &self.parts.key)?;
+            announcement.check(contributor, &self.parts.job)?;
             Ok(announcement)
         };
         let announcement = read().map_err(|error| of_client(contributor, error))?;
         let values = announcement.agreement.values();
-        let chunks = self.key.parameters().chunks(values);
+        let chunks = self.parts.key.parameters().chunks(values);
         let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
         // Checked before anything is allocated: a hello can claim any number of values.
         if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
@@ -219,45 +163,19 @@ impl Application for SumApplication {
         }
     }
 
-    /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one
-    /// another. Private ranges are found on a thread meanwhile; whoever leaves before they are there is not in the
-    /// round, though its range may be the one that was found.
+    /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one another, once private
+    /// ranges are there if the job has such.
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
-        let Some(key) = self.ranges_key.clone() else {
-            return Ok(self.open_over(self.join(joined)?, None, BTreeSet::new()));
-        };
-        let Some(finding) = &self.finding else { return self.find_ranges(key, joined) };
-        let ranges = match finding.found.try_recv() {
-            Err(TryRecvError::Empty) => return Ok(Readiness::Preparing { left_out: vec![] }),
-            Err(TryRecvError::Disconnected) => Err("private ranges could not be found".into()),
-            Ok(found) => found.map_err(|e| e.to_string()),
-        };
-        let proposed = self.finding.take().map(|finding| finding.joined).unwrap_or_default();
-        let ranges = ranges?;
-        let (in_time, late): (BTreeMap<_, _>, BTreeMap<_, _>) = joined
-            .clone()
-            .into_iter()
-            .partition(|(number, hello)| proposed.get(number) == Some(hello));
-        if in_time.is_empty() {
-            return self.find_ranges(key, joined);
+        let Self { parts, private } = self;
+        match private {
+            Some(finder) => finder.open(parts, round, joined),
+            None => Ok(parts.open_over(parts.join(joined)?, None, BTreeSet::new())),
         }
-        let fitting = self.join(&in_time)?;
-        self.held = Some(Held {
-            ranges: ranges.clone(),
-            specs: fitting.terms.agreement.specs().to_vec(),
-            since: fitting.terms.round,
-            opened: round,
-            asking: BTreeSet::new(),
-        });
-        Ok(self.open_over(fitting, Some(ranges), late.into_keys().collect()))
     }
 
-    /// Hears a client that asks for other ranges than those of its round.
     fn take_note(&mut self, round: u32, contributor: u16, note: &[u8]) {
-        if let Some(held) = self.held.as_mut().filter(|held| round >= held.opened)
-            && note == ASK_ANEW
-        {
-            held.asking.insert(contributor);
+        if let Some(finder) = &mut self.private {
+            finder.take_note(round, contributor, note);
         }
     }
 }

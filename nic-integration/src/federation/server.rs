@@ -17,7 +17,9 @@ use ciphergram_he::{Job, PublicKey, private_ranges::RangesEvaluationKey, random}
 use tracing::{Span, field::Empty, info_span};
 
 use super::{
-    Allowed, Error, FAREWELL, PROGRESS_SPAN, application::SumApplication, fresh_endpoint,
+    Allowed, Error, FAREWELL, PROGRESS_SPAN,
+    application::{RangesProgress, SumApplication},
+    fresh_endpoint,
     pipelines::Pipelines,
 };
 use crate::{
@@ -70,6 +72,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// The number of clients that wait for the next round.
     pub waiting: usize,
+    /// Private ranges of the next round, while they are found.
+    pub ranges: Option<RangesProgress>,
     /// The open round, or the last one; none before the first.
     pub round: Option<RoundProgress>,
     /// The endpoint's counters.
@@ -228,6 +232,7 @@ fn progress(node: &mut Aggregator<SumApplication>, now: Time) -> Progress {
     Progress {
         elapsed: now.since(Time::ZERO),
         waiting: node.waiting(),
+        ranges: node.application().ranges_progress(),
         round: node.progress(),
         stats: node.stats(),
     }

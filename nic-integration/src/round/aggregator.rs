@@ -243,6 +243,12 @@ impl<A: Application> Aggregator<A> {
         Some(round.progress(&region))
     }
 
+    /// Returns the application.
+    #[must_use]
+    pub fn application(&self) -> &A {
+        &self.application
+    }
+
     /// Returns the number of clients that wait for the next round.
     #[must_use]
     pub fn waiting(&self) -> usize {

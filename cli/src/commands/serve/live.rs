@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use ciphergram_nic::federation;
+use ciphergram_nic::federation::{self, RangesProgress};
 
 use crate::progress::Progress;
 
@@ -56,6 +56,9 @@ fn line(progress: &federation::Progress, bytes_per_second: f64) -> String {
             round.chunks
         ));
     }
+    if let Some(RangesProgress { done, levels }) = progress.ranges {
+        parts.push(format!("finding ranges: {done} of {levels} levels"));
+    }
     if progress.waiting > 0 || progress.round.is_none() {
         parts.push(format!("{} waiting for the next round", progress.waiting));
     }
@@ -73,9 +76,13 @@ mod tests {
     #[test]
     fn a_line_says_how_far_the_round_is() {
         let stats = Stats { retransmitted: 7, ..Stats::default() };
+        let (elapsed, waiting) = (Duration::ZERO, 2);
         let mut progress =
-            federation::Progress { elapsed: Duration::ZERO, waiting: 2, round: None, stats };
+            federation::Progress { elapsed, waiting, ranges: None, round: None, stats };
         let shown = "2 waiting for the next round, 0.0 MB/s received, 7 retransmitted";
+        assert_eq!(line(&progress, 0.0), shown);
+        progress.ranges = Some(RangesProgress { done: 70, levels: 640 });
+        let shown = format!("finding ranges: 70 of 640 levels, {shown}");
         assert_eq!(line(&progress, 0.0), shown);
         let round = RoundProgress {
             round: 4,
@@ -83,7 +90,7 @@ mod tests {
             chunks: 90,
             settled: 12,
         };
-        (progress.round, progress.waiting) = (Some(round), 0);
+        (progress.round, progress.ranges, progress.waiting) = (Some(round), None, 0);
         let shown = "round 4: 3 contributors, 12 of 90 chunks settled, 12.3 MB/s received, \
                     7 retransmitted";
         assert_eq!(line(&progress, 12_345_678.0), shown);

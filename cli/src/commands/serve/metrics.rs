@@ -301,7 +301,7 @@ mod tests {
             (0..times).for_each(|_| metrics.follow(&Observation::Event(event.clone())));
         }
         let elapsed = std::time::Duration::ZERO;
-        let progress = Progress { elapsed, waiting: 0, round: None, stats };
+        let progress = Progress { elapsed, waiting: 0, ranges: None, round: None, stats };
         metrics.follow(&Observation::Progress(progress));
         metrics.spent(Phase::Summing, 0.5);
         let terms = Terms { scheme: "ckks-sum", clients: 12, min_clients: 1, rounds: 1 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ciphergram_nic::{
-    federation::{Observation, Progress},
+    federation::{Observation, Progress, RangesProgress},
     proto::Stats,
     round::{AggregatorEvent, RoundProgress, RoundSummary},
 };
@@ -196,6 +196,8 @@ pub(super) struct Status {
     over: bool,
     /// Set while clients wait for the next round.
     waiting_since: Option<Instant>,
+    /// Private ranges of the next round, while they are found.
+    ranges: Option<RangesProgress>,
     clients: Vec<Client>,
     opened: u32,
     /// The latest ones, ascending.
@@ -216,6 +218,7 @@ impl Status {
             listening: false,
             over: false,
             waiting_since: None,
+            ranges: None,
             clients: vec![client; terms.clients.into()],
             opened: 0,
             rounds: VecDeque::new(),
@@ -349,6 +352,7 @@ impl Status {
     fn on_progress(&mut self, progress: &Progress) {
         self.listening = true;
         self.stats = progress.stats;
+        self.ranges = progress.ranges;
         if let Some(round) = &progress.round {
             self.on_received(round);
         }
@@ -467,6 +471,7 @@ impl Status {
         let (phase, phase_span) = self.phase(now);
         let count = |state| self.clients.iter().filter(|client| client.state == state).count();
         let counts = State::ALL.map(|state| (state.name().to_owned(), json!(count(state))));
+        let ranges = self.ranges.map(|r| json!({"done": r.done, "levels": r.levels}));
         let each = |(number, client): (usize, &Client)| json!({"client": number, "state": client.state.name(), "chunks": client.chunks});
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -482,6 +487,7 @@ impl Status {
                 "states": counts.into_iter().collect::<serde_json::Map<_, _>>(),
                 "each": self.clients.iter().enumerate().map(each).collect::<Vec<_>>(),
             },
+            "ranges": ranges,
             "round": self.rounds.back().map(|round| self.round_json(round, now)),
             "last_rounds": self.rounds.iter().rev().map(|r| line_json(r, now)).collect::<Vec<_>>(),
             "traffic": self.traffic_json(),

@@ -24,8 +24,7 @@ use crate::{
     Refusal,
     driver::MAX_SLEEP,
     federation::{
-        Error,
-        application::ASK_ANEW,
+        ASK_ANEW, Error,
         participation::{Participation, Phase, RoundResult},
         spool::{Content, Found, KeptSum, Spool, fingerprint},
     },

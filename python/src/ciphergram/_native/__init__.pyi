@@ -480,7 +480,6 @@ def ranges(
 def ranges(
     tensors: _Tensors,
     *,
-    weight: int = 1,
     policy: str = "max",
     bits: int = 16,
     integers: str = "refuse",
@@ -490,11 +489,11 @@ def ranges(
 ) -> RangesProposal: ...
 @overload
 def merge_ranges(
-    ranges: Sequence[Ranges], *, private: None = None, job: None = None
+    ranges: Sequence[Ranges], *, ranges_key: None = None, job: None = None
 ) -> Ranges: ...
 @overload
 def merge_ranges(
-    ranges: Sequence[RangesProposal], *, private: RangesKey, job: Job | None = None
+    ranges: Sequence[RangesProposal], *, ranges_key: RangesKey, job: Job | None = None
 ) -> AgreedRanges: ...
 def open_ranges(agreed: AgreedRanges, key: _Holder, *, job: Job | None = None) -> Ranges: ...
 def aggregate(

@@ -69,8 +69,15 @@ impl Told {
         let stats = Stats { received: traffic, ..Stats::default() };
         let received = received.to_vec();
         let round = Some(RoundProgress { round, received, chunks: CHUNKS, settled: 0 });
+        self.follow(Progress { round, stats, ..self.nothing_yet() });
+    }
+
+    fn nothing_yet(&self) -> Progress {
         let elapsed = self.now - self.began;
-        let progress = Progress { elapsed, waiting: 0, round, stats };
+        Progress { elapsed, waiting: 0, ranges: None, round: None, stats: Stats::default() }
+    }
+
+    fn follow(&mut self, progress: Progress) {
         assert_eq!(self.status.follow(&Observation::Progress(progress), self.now), None);
     }
 
@@ -138,6 +145,11 @@ fn phases_take_their_time() {
     told.join(0);
     told.pass(3);
     assert_eq!(phase(&told), ("waiting".into(), Some(3.0)));
+    let ranges = Some(RangesProgress { done: 70, levels: 640 });
+    told.follow(Progress { ranges, ..told.nothing_yet() });
+    assert_eq!(told.json()["ranges"], json!({"done": 70, "levels": 640}));
+    told.follow(told.nothing_yet());
+    assert_eq!(told.json()["ranges"], json!(null));
     told.join(1);
     assert_eq!(told.open(0, &[0, 1]), Some((Phase::Waiting, 3)));
     told.pass(4);
