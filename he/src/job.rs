@@ -359,7 +359,7 @@ impl Job {
     /// Refuses what one client announces, if the job does not admit it.
     ///
     /// # Errors
-    /// As [`check_agreement`](Self::check_agreement), but of any norm: none is agreed yet.
+    /// As [`check_agreement`](Self::check_agreement), but every norm is refused: none is agreed yet.
     pub(crate) fn check_announced(&self, agreement: &Agreement) -> Result<(), Error> {
         self.check_bounds(agreement)?;
         let Some(norm) = agreement.clip_norm() else { return Ok(()) };

@@ -32,15 +32,16 @@ pub(crate) struct AgreedOptions<'a> {
 }
 
 impl AgreedOptions<'_> {
-    /// Puts them into a job's limits: nothing, if ranges are told. Where they are not, nobody tells a weight either,
-    /// and the largest is 1 unless one is given.
+    /// Puts them into a job's limits. The largest weight, unless one is given, is 1 under private ranges, where clients
+    /// announce none.
     pub(crate) fn limit(
         &self,
         limits: &mut Limits,
         max_weight: Option<u32>,
         secret: Option<&RangesSecret>,
     ) -> Result<()> {
-        limits.max_weight = max_weight.unwrap_or(limits.max_weight);
+        let usual = if self.ranges.is_some() { 1 } else { limits.max_weight };
+        limits.max_weight = max_weight.unwrap_or(usual);
         let Some(ranges) = self.ranges else {
             let alone = [
                 ("levels=", self.levels.is_some()),
@@ -64,7 +65,6 @@ impl AgreedOptions<'_> {
             clip_norm,
             ..usual
         });
-        limits.max_weight = max_weight.unwrap_or(1);
         Ok(())
     }
 }

@@ -149,7 +149,7 @@ impl Sum {
         Ranges::new(self.sum.agreement.clone())
     }
 
-    /// How many values of each tensor of this client were out of range; None if this process took no part in its round.
+    /// How many values of each tensor of this client were out of range; None unless `Client.sum` returned this sum.
     #[getter]
     fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let counts = self.clipped.as_deref();

@@ -166,8 +166,9 @@ fn open(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     let input = only(args, "one file of agreed ranges with --open")?;
     let key = files::read_key(path)?;
     let job = read_job(args, path, key.public())?;
+    let secret = key.ranges_secret().ok_or_else(|| Error::NoRangesSecret.within(path.display()))?;
     let agreed = AgreedRanges::from_bytes(&files::read(input)?, key.public());
-    let agreement = agreed.and_then(|agreed| agreed.open(key.ranges_secret(), &job));
+    let agreement = agreed.and_then(|agreed| agreed.open(Some(secret), &job));
     let agreement = agreement.map_err(|e| e.within(input.display()))?;
     in_clear(args, &RangesFile::from_agreement(&agreement), (json!([]), None))
 }

@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// One value in as many may be clipped before a client asks for other ranges.
-const MAX_CLIPPED: usize = 100;
-/// One client in as many has ranges agreed anew by asking.
-const ASKING: usize = 3;
+/// A client asks for other ranges once more than one value in this many is clipped.
+const ONE_CLIPPED_IN: usize = 100;
+/// Ranges are agreed anew once one client in this many asks for it.
+const ONE_ASKING_IN: usize = 3;
 
 /// How clients agree on ranges without showing theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,13 +100,13 @@ impl PrivateRanges {
     /// clipped.
     #[must_use]
     pub fn asks_anew(&self, clipped: &[usize], values: usize) -> bool {
-        self.agree_every > 1 && clipped.iter().sum::<usize>() > values / MAX_CLIPPED
+        self.agree_every > 1 && clipped.iter().sum::<usize>() > values / ONE_CLIPPED_IN
     }
 
     /// Returns whether ranges are agreed anew: a third of a round's clients ask for it.
     #[must_use]
     pub fn agrees_anew(&self, asking: usize, clients: usize) -> bool {
-        asking * ASKING >= clients
+        asking * ONE_ASKING_IN >= clients
     }
 
     /// Refuses fewer proposals than a rank needs.
@@ -267,7 +267,7 @@ impl Job {
         Levels::new(private.levels, largest.min(f64::MAX))
     }
 
-    /// Refuses an agreement without the common clip that the job has, or with one that it has not.
+    /// Refuses an agreement without the norm that the job has, or with one that it has not.
     ///
     /// # Errors
     /// [`Error::BeyondJob`].

@@ -21,7 +21,7 @@ impl Rank {
     /// Reads `agree:K` or `agree:median`, as options have it.
     ///
     /// # Errors
-    /// It is neither, in words.
+    /// It is neither: the message for people.
     pub fn from_agree(text: &str) -> Result<Self, String> {
         match text.strip_prefix("agree:") {
             Some(rank) => rank.parse(),

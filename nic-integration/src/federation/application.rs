@@ -30,7 +30,8 @@ const MAX_SUM_BYTES: usize = u32::MAX as usize;
 const SHARDS: u32 = 16;
 
 /// Sums updates encrypted under one key: the [`Application`] of a [`Server`](super::Server), also
-/// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
+/// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves. It finds private ranges on rayon's
+/// current threads: a caller that runs on one of them needs another beside it.
 pub struct SumApplication {
     parts: RoundParts,
     /// Present if the job has private ranges.

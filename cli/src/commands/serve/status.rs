@@ -284,6 +284,7 @@ impl Status {
     /// Takes the last numbers in: all rounds are over.
     pub(super) fn end(&mut self, stats: Stats) {
         self.stats = stats;
+        self.ranges = None;
         self.over = true;
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -52,7 +53,7 @@ struct HeldRanges {
     specs: Vec<TensorSpec>,
     /// The round that they were found for, by the number in its terms.
     first_round: u64,
-    /// The same round, as the transport numbers it.
+    /// The same round, as the aggregator counts from its start.
     first_opened: u32,
     /// Clients that ask for others.
     asking: BTreeSet<u16>,
@@ -84,8 +85,10 @@ impl RangesFinder {
 
     /// Returns the progress of ranges, while they are found.
     pub(super) fn progress(&self) -> Option<RangesProgress> {
-        let Finding { done, levels, .. } = self.finding.as_ref()?;
-        Some(RangesProgress { done: done.load(Ordering::Relaxed), levels: *levels })
+        let &Finding { ref done, levels, .. } = self.finding.as_ref()?;
+        let done = done.load(Ordering::Relaxed);
+        // Those that are all found may wait for clients.
+        (done < levels).then_some(RangesProgress { done, levels })
     }
 
     /// Opens a round once its ranges are there. Whoever leaves before is not in it, though its range may be the one
@@ -150,14 +153,16 @@ impl RangesFinder {
             let done = Arc::new(AtomicU32::new(0));
             let (sender, found) = mpsc::channel();
             let (key, job, counter) = (self.key.clone(), parts.job.clone(), done.clone());
-            // On the threads that the caller computes on, as all else.
-            rayon::spawn(move || {
+            let find = move || {
                 let count = |more| {
                     counter.fetch_add(more, Ordering::Relaxed);
                 };
                 // Fails only if nobody waits for it any more.
                 let _ = sender.send(terms.find_ranges(&key, &job, &announcements, &count));
-            });
+            };
+            // On the threads that the caller computes on, as all else. A panic would end the process there: caught, it
+            // leaves the receiver without a sender.
+            rayon::spawn(|| drop(panic::catch_unwind(AssertUnwindSafe(find))));
             self.finding = Some(Finding { joined, done, levels, found });
         }
         Ok(Readiness::Preparing { left_out })
