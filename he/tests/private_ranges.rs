@@ -174,6 +174,15 @@ fn frames_that_lie_are_refused_or_read_but_never_panic() {
     }
     // A changed bit of a body is still a body.
     assert!(read.iter().all(|&read| (100..1400).contains(&read)), "{read:?}");
+    // No levels, and no bodies of any.
+    let mut without = proposal;
+    let end = without.len() - 32;
+    let levels = end - 8 * 2 * usize::from(LEVELS) - 1;
+    assert_eq!(without[levels], LEVELS);
+    without[levels] = 0;
+    without.drain(levels + 1..end);
+    vouch(&mut without);
+    assert!(RangesProposal::from_bytes(&without, key.public()).is_err());
 }
 
 #[cfg(not(feature = "tfhe"))]

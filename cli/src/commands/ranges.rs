@@ -102,6 +102,12 @@ fn read_job(args: &Ranges, path: &Path, key: &PublicKey) -> Result<Job, Failure>
     files::read_job(&agreed, key)
 }
 
+/// Names the file that an error is of: the key's, if it has no secret of ranges, else the one that was read.
+fn within(error: Error, key: &Path, input: &Path) -> Error {
+    let path = if error == Error::NoRangesSecret { key } else { input };
+    error.within(path.display())
+}
+
 fn propose(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     let input = only(args, "one safetensors file with --agree")?;
     let key = files::read_key(path)?;
@@ -110,10 +116,7 @@ fn propose(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     let update = files::read_update(input, args.integers.policy())?;
     let policy = args.policy.at_bits(args.bits);
     let proposal = RangesProposal::new(client, &job, &update, policy);
-    let proposal = proposal.map_err(|e| match e {
-        Error::NoRangesSecret => e.within(path.display()),
-        e => e.within(input.display()),
-    })?;
+    let proposal = proposal.map_err(|e| within(e, path, input))?;
     let bytes = proposal.to_bytes(key.public());
     let (tensors, levels, number) = (proposal.specs().len(), proposal.levels(), proposal.number());
     let (kept, kept_words) = kept(&update);
@@ -166,9 +169,8 @@ fn open(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     let input = only(args, "one file of agreed ranges with --open")?;
     let key = files::read_key(path)?;
     let job = read_job(args, path, key.public())?;
-    let secret = key.ranges_secret().ok_or_else(|| Error::NoRangesSecret.within(path.display()))?;
     let agreed = AgreedRanges::from_bytes(&files::read(input)?, key.public());
-    let agreement = agreed.and_then(|agreed| agreed.open(Some(secret), &job));
-    let agreement = agreement.map_err(|e| e.within(input.display()))?;
+    let agreement = agreed.and_then(|agreed| agreed.open(key.ranges_secret(), &job));
+    let agreement = agreement.map_err(|e| within(e, path, input))?;
     in_clear(args, &RangesFile::from_agreement(&agreement), (json!([]), None))
 }

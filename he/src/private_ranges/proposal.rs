@@ -6,7 +6,7 @@ use super::{RangesSecret, lwe};
 use crate::{
     Error,
     bytes::{Reader, Writer, to_bytes, to_words},
-    error::FrameError,
+    error::{FrameError, WRONG_LENGTH},
     ids::Seed,
 };
 
@@ -66,6 +66,9 @@ impl Proposal {
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (seed, rows, levels) = (Seed::read(r)?, r.u32()?, r.u8()?);
+        if levels == 0 {
+            return Err(WRONG_LENGTH);
+        }
         let length = (rows as usize).checked_mul(8 * usize::from(levels));
         let bodies = to_words(r.bytes(length.ok_or(FrameError::Truncated)?)?);
         Ok(Self { seed, rows, levels, bodies })
