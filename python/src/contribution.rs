@@ -140,8 +140,7 @@ impl Contribution {
     /// How many values of each tensor were out of range; None if it was not made in this process.
     #[getter]
     fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let counts = self.0.clipped.as_deref();
-        counts.map(|counts| opened::by_name(py, &self.0.agreement, counts)).transpose()
+        opened::by_name(py, &self.0.agreement, self.0.clipped.as_deref())
     }
 
     fn __len__(&self) -> usize {

@@ -25,23 +25,23 @@ pub(crate) fn opened<'py>(
     fields.set_item("round", sum.round)?;
     fields.set_item("ranges", Ranges::new(sum.agreement.clone()))?;
     fields.set_item("total", total)?;
-    let by_name = clipped.map(|counts| by_name(py, &sum.agreement, counts)).transpose()?;
-    fields.set_item("clipped", by_name)?;
+    fields.set_item("clipped", by_name(py, &sum.agreement, clipped)?)?;
     let class = py.import("ciphergram._opened")?.getattr("Opened")?;
     Ok(class.call((arrays.arrays,), Some(&fields))?)
 }
 
-/// Returns a count for each tensor, by its name.
+/// Returns a count for each tensor by its name, if there are counts.
 pub(crate) fn by_name<'py>(
     py: Python<'py>,
     agreement: &he::Agreement,
-    counts: &[usize],
-) -> PyResult<Bound<'py, PyDict>> {
+    counts: Option<&[usize]>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(counts) = counts else { return Ok(None) };
     let names = PyDict::new(py);
     agreement
         .specs()
         .iter()
         .zip(counts)
         .try_for_each(|(spec, count)| names.set_item(&spec.name, count))?;
-    Ok(names)
+    Ok(Some(names))
 }

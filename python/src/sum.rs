@@ -152,8 +152,7 @@ impl Sum {
     /// How many values of each tensor of this client were out of range; None unless `Client.sum` returned this sum.
     #[getter]
     fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let counts = self.clipped.as_deref();
-        counts.map(|counts| opened::by_name(py, &self.sum.agreement, counts)).transpose()
+        opened::by_name(py, &self.sum.agreement, self.clipped.as_deref())
     }
 
     /// The number of bytes.
