@@ -28,7 +28,7 @@ pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
 use values::any_scheme;
 pub(crate) use values::{AnyScheme, JobRanges, ServerName};
-pub(crate) use vectors::{For, Predict, Scores, Screen};
+pub(crate) use vectors::{Predict, Scores, Screen};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]

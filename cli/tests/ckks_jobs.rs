@@ -8,6 +8,11 @@ mod place;
 
 use std::collections::HashMap;
 
+use ciphergram_accel::CpuEngine;
+use ciphergram_he::{
+    ckks::{EvaluationKeys, Evaluator},
+    vectors::{self, Source, Vector},
+};
 use place::Place;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
@@ -165,15 +170,18 @@ fn screening_keeps_scaled_and_negated_updates_out() {
         "screen --key keys/evaluation.cgk --against ref.cgm --out scores.cgm{files}"
     ));
     let said = place.done(
-        "scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.json",
+        "scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.cgm",
     );
     println!("{said}");
     let aggregate = |words: &str, out: &str| {
-        place.done(&format!("aggregate --key keys/public.json{words} --out {out}.cgm{files}"));
+        place.done(&format!("aggregate --key keys/{words} --out {out}.cgm{files}"));
         place.done(&format!("decrypt --key keys/secret.json --in {out}.cgm --out {out}"));
         model_of(&place.read(out))
     };
-    let (screened, raw) = (aggregate(" --weights weights.json", "screened"), aggregate("", "raw"));
+    let (screened, raw) = (
+        aggregate("evaluation.cgk --weights weights.cgm", "screened"),
+        aggregate("public.json", "raw"),
+    );
     let losses = [&honest, &screened, &raw].map(|model| loss(model, &test));
     let [without, screened, raw] = [&honest, &screened, &raw].map(|model| accuracy(model, &test));
     println!("loss of honest clients alone, screened, unscreened: {losses:.3?}");
@@ -184,9 +192,13 @@ fn screening_keeps_scaled_and_negated_updates_out() {
     // Lines between classes stay where they are when weights grow, but sure they are not.
     assert!(losses[1] < losses[0] + 0.05 && losses[2] > 1.5 * losses[0], "{losses:?}");
 
-    let weights = place.json("inspect weights.json");
-    let weight = |i: usize| weights["updates"][i]["weight"].as_u64().unwrap();
-    assert!(weight(0) < 200 && weight(1) < 200 && weight(2) == 0 && weight(5) == 1024, "{weights}");
+    let shares = place.json(
+        "scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.cgm",
+    );
+    let share = |i: usize| shares["updates"][i]["share"].as_f64().unwrap();
+    assert!(share(0) < 0.2 && share(1) < 0.2 && share(2) == 0.0 && share(5) == 1.0, "{shares}");
+    let weights = place.json("inspect weights.cgm");
+    assert_eq!((&weights["values"], &weights["layout"]), (&10.into(), &"each".into()));
     let inspected = place.json("inspect scores.cgm");
     assert_eq!((&inspected["level"], &inspected["layout"]), (&0.into(), &"each".into()));
 
@@ -205,10 +217,19 @@ fn refusals(place: &Place, files: &str) {
         &format!("aggregate --key keys/secret.json --out s.cgm{files}"),
         &["public material only"],
     );
+    let weighted = |files: &str| {
+        format!("aggregate --key keys/evaluation.cgk --weights weights.cgm --out s.cgm{files}")
+    };
+    fails(&weighted(" u3.cgm"), &["\"u0.cgm\""]);
+    fails(&weighted(" ref.cgm"), &["ref.cgm", "do not name this file"]);
     fails(
-        "aggregate --key keys/public.json --weights weights.json --out s.cgm u3.cgm",
-        &["\"u0.cgm\""],
+        &weighted(files).replace("weights.cgm", "u0.cgm"),
+        &["these are no weights", "ciphergram scores"],
     );
+    for key in ["public", "secret"] {
+        let words = weighted(files).replace("evaluation.cgk", &format!("{key}.json"));
+        fails(&words, &["evaluation.cgk"]);
+    }
     fails("scores --key keys/secret.json --in u0.cgm --out w.json", &["no scores"]);
     misused(
         "scores --key keys/secret.json --in scores.cgm --min-cosine 2 --out w.json",
@@ -216,7 +237,9 @@ fn refusals(place: &Place, files: &str) {
     );
     fails("scores --key keys/public.json --in scores.cgm --out w.json", &["secret.json"]);
     fails("decrypt --key keys/public.json --in raw.cgm --out d", &["secret.json"]);
-    fails("decrypt --key keys/secret.json --in raw.cgm --release 1 --out d", &["--for sums"]);
+    // What it decrypts is shown to nobody who lacks the key, by whatever option.
+    misused("decrypt --key keys/secret.json --in raw.cgm --release 1 --out d", &["--release"]);
+    misused("encrypt --key keys/public.json --for sums --in ref --out d.cgm", &["--for"]);
     misused(
         "encrypt --key keys/public.json --in ref --client 1 --out d.cgm",
         &["--client", "ckks-4096x1"],
@@ -252,35 +275,50 @@ fn refusals(place: &Place, files: &str) {
     );
 }
 
+/// An aggregator that lies about scores. It once read the secret key from weights that came back in clear: here it gives
+/// key holders the norms of vectors of its own as those of updates, and finds the same whatever they decrypt to.
 #[test]
-fn sums_can_be_released() {
+fn forged_scores_tell_an_aggregator_nothing() {
     let place = Place::new();
-    place.done("keygen --scheme ckks-4096x2 --out keys");
-    let inspected = place.json("inspect keys/evaluation.cgk");
-    assert_eq!(
-        (&inspected["products"], &inspected["rotations"]),
-        (&true.into(), &serde_json::json!([]))
-    );
-    for i in 0..3 {
-        place.write(
-            &format!("u{i}"),
-            file(&[("w", vec![5000], bytes((0..5000).map(|j| f64::from(i * j) / 1e4)))], &[]),
-        );
-        place.done(&format!(
-            "encrypt --key keys/public.json --for sums --range 1 --in u{i} --out u{i}.cgm"
-        ));
+    place.done("keygen --scheme ckks-4096x1 --rotations sum --out keys");
+    let engine = CpuEngine::new();
+    let keys = EvaluationKeys::from_bytes(&place.read("keys/evaluation.cgk"), &engine).unwrap();
+    let evaluator = Evaluator::new(keys, &engine);
+    let read = |name: &str| Vector::from_bytes(&place.read(name), &engine).unwrap();
+    for i in 0..6 {
+        let values = bytes((0..500).map(|j| f64::from(i * j) / 3e3));
+        place.write(&format!("u{i}"), file(&[("w", vec![500], values)], &[]));
+        place.done(&format!("encrypt --key keys/public.json --range 1 --in u{i} --out u{i}.cgm"));
     }
-    place.done("aggregate --key keys/public.json --out sum.cgm u0.cgm u1.cgm u2.cgm");
-    let said = place.done(
-        "decrypt --key keys/secret.json --in sum.cgm --release 10 --release-bits 12 --out mean",
-    );
-    assert!(said.contains("anyone may see it"), "{said}");
-    let off = |(j, x): (usize, &f64)| (x - j as f64 / 1e4).abs();
-    let worst = numbers(&place.read("mean"), "w").iter().enumerate().map(off).fold(0.0, f64::max);
-    println!("released mean, off by at most {worst:e}");
-    assert!(worst < 1e-4, "{worst}");
-    let said = place.done("decrypt --key keys/secret.json --in sum.cgm --out own");
-    assert!(said.contains("for key holders alone"), "{said}");
+    let screen = |of: [usize; 3]| {
+        let pairs = of.into_iter().enumerate().map(|(update, shown)| {
+            let name = format!("u{update}.cgm");
+            let digest = read(&name).1;
+            Ok((Source { name, digest }, read(&format!("u{shown}.cgm")).0))
+        });
+        vectors::screen(&evaluator, None, pairs).unwrap().to_bytes().unwrap()
+    };
+    let scores = "scores --key keys/secret.json --in scores.cgm --max-norm 1 --out weights.cgm";
+    let mut answers = vec![];
+    for shown in [[0, 1, 2], [5, 5, 4], [3, 0, 0]] {
+        place.write("scores.cgm", screen(shown));
+        let said = place.done(scores);
+        answers.push((said, place.read("weights.cgm"), place.json("inspect weights.cgm")));
+    }
+    for (said, weights, inspected) in &answers[1..] {
+        assert_ne!(*said, answers[0].0, "key holders see what they decrypt");
+        assert_eq!(weights.len(), answers[0].1.len());
+        // That is all of it that is in clear.
+        assert_eq!(*inspected, answers[0].2);
+    }
+    // More numbers than updates, or of another kind, are not decrypted at all.
+    for forged in ["u0.cgm", "weights.cgm"] {
+        place.fails_with(
+            1,
+            &format!("scores --key keys/secret.json --in {forged} --out w.cgm"),
+            &["no scores"],
+        );
+    }
 }
 
 #[test]

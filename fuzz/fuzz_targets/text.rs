@@ -1,11 +1,11 @@
-//! Key files of every kind, jobs, ranges and weights.
+//! Key files of every kind, jobs and ranges.
 
 #![no_main]
 
 use std::sync::LazyLock;
 
 use ciphergram_accel::CpuEngine;
-use ciphergram_he::{AnyKey, Job, PublicKey, ckks, codec::RangesFile, vectors::Weights};
+use ciphergram_he::{AnyKey, Job, PublicKey, ckks, codec::RangesFile};
 use libfuzzer_sys::fuzz_target;
 
 /// The public half of the key that the jobs in `seeds` are of.
@@ -21,11 +21,6 @@ fuzz_target!(|text: &str| {
         let _ = key.as_client(Some(1));
     }
     let _ = ckks::AnyKey::from_json(text, &CpuEngine::new());
-    if let Ok(weights) = Weights::from_json(text)
-        && let Ok(again) = weights.to_json()
-    {
-        assert_eq!(Weights::from_json(&again), Ok(weights));
-    }
     let _ = Job::id_of_json(text);
     if let Ok(job) = Job::from_json(text, &KEY)
         && let Ok(again) = job.to_json()

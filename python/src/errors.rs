@@ -118,11 +118,6 @@ fn vector_words(error: &CkksError) -> String {
         E::NoRoom => "the result may be larger than its modulus holds: encrypt all vectors with one range=, no \
                       larger than it must be, or take a preset with more levels"
             .into(),
-        E::ReleaseBits { left, bits, releases } => format!(
-            "noise for {releases} releases, one of each ciphertext, leaves {:.1} bits of the largest value, and \
-             bits={bits} are asked for: encrypt with purpose=\"sums\", release less often, or ask for fewer",
-            left.max(0.0)
-        ),
         error => error.to_string(),
     }
 }
@@ -272,10 +267,6 @@ fn describe_vector(error: &CkksError) -> (&'static str, Facts) {
         E::NoRelinearisation | E::NoConjugate => ("NoEvaluationKey", facts),
         E::NoRotation { steps } => ("NoEvaluationKey", facts.integer("rotation", *steps)),
         E::NoRotations { of } => ("NoEvaluationKey", facts.text("rotation", of)),
-        E::ReleaseBits { left, bits, releases } => (
-            "TooFewBits",
-            facts.number("left", *left).number("bits", *bits).count("releases", *releases),
-        ),
         _ => ("CiphergramError", facts),
     }
 }

@@ -195,7 +195,6 @@ pub const ALL: &[Test] = &[
         "ckks-4096x1, a digit of an evaluation key: noise keys 0 against uniform ones",
         |setup, rng| vectors::of_zeros(setup, Operation::SwitchingKey, "noise_key", rng),
     ),
-    Test::quiet("ckks-mask", "ckks-4096x1, masks: one against fresh ones", vectors::mask),
     Test::quiet("ckks-encode", "ckks-4096x1, encoding: one batch against fresh ones", |_, rng| {
         Ok(vectors::encode(rng))
     }),

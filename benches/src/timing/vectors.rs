@@ -11,7 +11,7 @@ use ciphergram_he::{
 use rand_core::Rng as _;
 
 use super::{
-    subject::{Setup, Subject, Words, uniform_into},
+    subject::{Setup, Subject, Words},
     sums::{Operands, uniform_polynomial, zeros},
 };
 
@@ -28,21 +28,6 @@ pub fn of_zeros<'a>(
     rng: &mut StreamRng,
 ) -> Result<Box<dyn Subject + 'a>, Error> {
     Ok(zeros(setup, program(operation)?, name, rng))
-}
-
-/// Times masking of a result, masks drawn once in class A, fresh ones in class B.
-///
-/// # Errors
-/// The operation has no program.
-pub fn mask<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subject + 'a>, Error> {
-    let program = program(Operation::Mask)?;
-    let mut operands = Operands::new(&program, rng);
-    let mut fixed = vec![0; operands.input("integers").len()];
-    uniform_into(&mut fixed, rng);
-    let fresh = vec![0; fixed.len()];
-    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform_into(b, rng);
-    let run = move |words: &[u64]| operands.run(setup, &program, ("integers", words));
-    Ok(Box::new(Words::new([fixed, fresh], draw, run)))
 }
 
 /// Times decryption where what is decrypted is zero in class A, uniform in class B.

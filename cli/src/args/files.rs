@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     Agreed, IntegersChoice, Place,
-    values::{PolicyName, clip, policy, release_bits, weight},
+    values::{PolicyName, clip, policy, weight},
     vectors::Vector,
 };
 
@@ -104,7 +104,7 @@ pub(crate) struct Aggregate {
     /// File to write the sum to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Under a key of vectors: weights of the updates, as scores writes them
+    /// Encrypted weights of vectors, as scores writes them; --key is the evaluation key then
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
     /// The contributions, or vectors
@@ -140,13 +140,6 @@ pub(crate) struct Decrypt {
     /// Write which values are of which clients to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) cohorts: Option<PathBuf>,
-    /// Under a key of vectors: flood the result, so that those without the key may see it; as often as N times
-    /// under one key
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) release: Option<u32>,
-    /// Fewest bits that a released number must have left [default: 16]
-    #[arg(long, value_name = "BITS", value_parser = release_bits, requires = "release")]
-    pub(crate) release_bits: Option<f64>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON

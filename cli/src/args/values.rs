@@ -114,12 +114,6 @@ pub(super) fn cosine(text: &str) -> Result<f64, String> {
     cosine.ok_or_else(|| "a cosine is a number from -1 to 1".into())
 }
 
-/// Parses the bits that a release must leave.
-pub(super) fn release_bits(text: &str) -> Result<f64, String> {
-    let bits = text.parse().ok().filter(|bits: &f64| (1.0..=50.0).contains(bits));
-    bits.ok_or_else(|| "a number of bits from 1 to 50".into())
-}
-
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()

@@ -2,21 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     Place,
     values::{clip, cosine, norm},
 };
-
-/// What a vector is for.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum For {
-    /// Products too: screening, models
-    Products,
-    /// Sums alone: more precise, and fit for a release
-    Sums,
-}
 
 /// How to encrypt under a key of the levelled scheme.
 #[derive(Args)]
@@ -25,26 +16,15 @@ pub(crate) struct Vector {
     /// of this file, rounded up to a power of two, or --clip]
     #[arg(long, value_name = "LIMIT", value_parser = clip)]
     pub(crate) range: Option<f64>,
-    /// Under a key of vectors: what for [default: products]
-    #[arg(long = "for", value_name = "USE", value_enum)]
-    purpose: Option<For>,
     /// Under a key of vectors: each column of the one tensor by itself, as a batch for predict
     #[arg(long)]
     pub(crate) columns: bool,
 }
 
 impl Vector {
-    pub(crate) fn purpose(&self) -> For {
-        self.purpose.unwrap_or(For::Products)
-    }
-
     /// Returns the options, and whether they are given.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 3] {
-        [
-            ("--range", self.range.is_some()),
-            ("--for", self.purpose.is_some()),
-            ("--columns", self.columns),
-        ]
+    pub(crate) fn given(&self) -> [(&'static str, bool); 2] {
+        [("--range", self.range.is_some()), ("--columns", self.columns)]
     }
 }
 
@@ -83,7 +63,7 @@ pub(crate) struct Scores {
     /// Least cosine between an update and the reference; others are dropped
     #[arg(long, value_name = "COSINE", value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: Option<f64>,
-    /// File to write the weights to, for aggregate --weights
+    /// File to write the encrypted weights to, for aggregate --weights
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Report as JSON

@@ -13,7 +13,7 @@ use ciphergram_he::{
         SecretKey,
     },
     random,
-    vectors::{Layout, Purpose, Recipe, Scores, Source, Vector, screen},
+    vectors::{Layout, Recipe, Scores, Source, Vector, screen},
 };
 use rand_core::Rng;
 use rayon::prelude::*;
@@ -229,8 +229,7 @@ impl<'e> Vectors<'e> {
 }
 
 /// How updates are encrypted to be screened.
-const RECIPE: Recipe =
-    Recipe { range: Some(RANGE), layout: Layout::Rows, purpose: Purpose::Products };
+const RECIPE: Recipe = Recipe { range: Some(RANGE), layout: Layout::Rows };
 
 impl Screened {
     /// Encrypts an update and a reference, and checks the norm that screening finds.

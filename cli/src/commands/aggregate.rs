@@ -15,10 +15,14 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
-    if let Some(key) = vectors::read_key(&args.agreed.key, &CpuEngine::new())? {
-        return vectors::aggregate(args, &key);
+    let (path, engine_of_keys) = (&args.agreed.key, CpuEngine::new());
+    if args.weights.is_some() {
+        return vectors::aggregate(args, vectors::read_evaluation(path, &engine_of_keys)?);
     }
-    vectors::refuse(&[("--weights", args.weights.is_some())], "sums")?;
+    if let Some(key) = vectors::read_key(path, &engine_of_keys)? {
+        let keys = vectors::keys_of_sums(&key).map_err(|e| e.within(path.display()))?;
+        return vectors::aggregate(args, keys);
+    }
     let key = PublicKey::load(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, &key)?;
     let admitted = key.parameters().clients() as usize;

@@ -54,7 +54,6 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
     match Kind::of(&bytes) {
         Kind::Vector => levelled::vector(&bytes, &mut found).map_err(here)?,
         Kind::EvaluationKey => levelled::evaluation_key(&bytes, &mut found).map_err(here)?,
-        Kind::Weights => levelled::weights(text(), &mut found).map_err(here)?,
         _ if bytes.starts_with(b"CIPHERGM") => {
             frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
         }

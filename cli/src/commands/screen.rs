@@ -4,7 +4,7 @@ use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
     Error,
     ckks::Evaluator,
-    vectors::{self, Limits, Scores as Found, WEIGHT_OF_ONE},
+    vectors::{self, Limits, Scores as Found},
 };
 use serde_json::json;
 
@@ -52,31 +52,28 @@ pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
         Failure::from(Error::KeyKind { found: "sum", needed }.within(args.key.display()))
     })?;
     let secret = key.secret().map_err(|e| e.within(args.key.display()))?;
-    let mut out =
-        Output::create(&args.out, Kind::Weights, &named(&[Some(&args.input), Some(&args.key)]))?;
+    let out =
+        Output::create(&args.out, Kind::Vector, &named(&[Some(&args.input), Some(&args.key)]))?;
     let (_, vector) = read(&args.input, &engine)?;
     let here = |e: Error| e.within(args.input.display());
     let found = Found::decrypt(&vector, secret, &engine).map_err(here)?;
     let limits = Limits { max_norm: args.max_norm, min_cosine: args.min_cosine };
-    let weights = found.weights(limits).map_err(here)?;
-    out.put(weights.to_json()?.as_bytes())?;
-    out.put(b"\n")?;
-    out.commit()?;
-    let rows = || found.each().zip(weights.updates().iter().map(|update| update.weight));
+    let shares = found.shares(limits).map_err(here)?;
+    write(&found.encrypt_weights(&key, &shares, &engine)?, out)?;
+    let rows = || found.each().zip(&shares);
     let updates: Vec<_> = rows()
-        .map(|((name, score), weight)| {
-            json!({ "name": name, "norm": score.norm, "cosine": score.cosine, "weight": weight })
+        .map(|((name, score), share)| {
+            json!({ "name": name, "norm": score.norm, "cosine": score.cosine, "share": share })
         })
         .collect();
     let value = json!({ "out": shown(&args.out), "updates": updates });
     let mut lines: Vec<_> = rows()
-        .map(|((name, score), weight)| {
+        .map(|((name, score), share)| {
             let cosine =
                 score.cosine.map_or(String::new(), |cosine| format!(", cosine {cosine:+.3}"));
-            let share = weight as f64 / WEIGHT_OF_ONE as f64;
             format!("{name}: norm {:.4}{cosine}: counts {share:.3}", score.norm)
         })
         .collect();
-    lines.push(format!("{}: weights of {} updates", args.out.display(), updates.len()));
+    lines.push(format!("{}: weights of {} updates, encrypted", args.out.display(), updates.len()));
     report(args.json, &value, &lines)
 }

@@ -8,14 +8,13 @@ use ciphergram_he::{
     ckks::{
         self, AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, PublicKey, Rotation, SecretKey,
     },
-    text,
-    vectors::{self, Layout, Purpose, Recipe, Source, Vector, Weights},
+    vectors::{self, Layout, Recipe, Source, Vector},
 };
 use serde_json::json;
 
 use super::keygen::refuse_existing;
 use crate::{
-    args::{Aggregate, Decrypt, Encrypt, For, Keygen},
+    args::{Aggregate, Decrypt, Encrypt, Keygen},
     engines::engine,
     failure::{Failure, at},
     files::{self, Kind, Output, named},
@@ -142,10 +141,6 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
     let recipe = Recipe {
         range: args.vector.range.or(args.weighting.clip),
         layout: if args.vector.columns { Layout::Columns } else { Layout::Rows },
-        purpose: match args.vector.purpose() {
-            For::Products => Purpose::Products,
-            For::Sums => Purpose::Sums,
-        },
     };
     let engine = engine(args.place.engine);
     let vector = Vector::encrypt(key, &update, &recipe, &*engine);
@@ -163,34 +158,34 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
     report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }
 
-pub(crate) fn aggregate(args: &Aggregate, key: &AnyKey) -> Result<(), Failure> {
-    let name = scheme_name(key.public())?;
-    refuse(&[("--job", args.agreed.job.is_some())], name)?;
-    if matches!(key, AnyKey::Secret(..)) {
-        return Err(Error::KeyKind {
+/// Returns what sums under a key: under its public half sums alone, which must be no other.
+pub(crate) fn keys_of_sums(key: &AnyKey) -> Result<EvaluationKeys, Error> {
+    match key {
+        AnyKey::Public(key) => Ok(EvaluationKeys::none(key)),
+        AnyKey::Secret(..) => Err(Error::KeyKind {
             found: "secret",
             needed: "an aggregator must hold public material only: give it keys/public.json",
-        }
-        .within(args.agreed.key.display())
-        .into());
+        }),
     }
-    let weights = args.weights.as_ref().map(|path| {
-        let weights = text::read("weights file", path).and_then(|text| Weights::from_json(&text));
-        weights.map_err(|e| e.within(path.display()))
-    });
-    let weights = weights.transpose()?;
+}
+
+pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Failure> {
+    let name = keys.parameters().named().map_err(Error::from)?.name();
+    refuse(&[("--job", args.agreed.job.is_some())], name)?;
     let read_too = [Some(&args.agreed.key), args.weights.as_ref()];
     let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
     let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
     let progress = Progress::new(args.json, "");
     let engine = engine(args.place.engine);
-    let evaluator = Evaluator::new(EvaluationKeys::none(key.public()), &*engine);
+    let weights = args.weights.as_ref().map(|path| read(path, &*engine)).transpose()?;
+    let evaluator = Evaluator::new(keys, &*engine);
     let given = args.inputs.iter().zip(0..).map(|(path, done)| {
         progress.say(format!("adding {}", path.display()));
         progress.at(done, args.inputs.len() as u64);
         read(path, &*engine)
     });
-    let sum = vectors::aggregate(&evaluator, weights.as_ref(), given)?;
+    let weights = weights.as_ref().map(|(_, weights)| weights);
+    let sum = vectors::aggregate(&evaluator, weights, given)?;
     let bytes = write(&sum, out)?;
     drop(progress);
     let (values, summed) = (sum.values(), sum.sources().len());
@@ -221,12 +216,7 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
     let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
     let engine = engine(args.place.engine);
     let (_, vector) = read(&args.input, &*engine)?;
-    let opened = match args.release {
-        Some(releases) => {
-            vector.release(secret, (releases, args.release_bits.unwrap_or(RELEASE_BITS)), &*engine)
-        }
-        None => vector.decrypt(secret, &*engine),
-    };
+    let opened = vector.decrypt(secret, &*engine);
     let opened = opened.map_err(|e| e.within(args.input.display()))?;
     out.put(&opened.to_safetensors()?)?;
     out.commit()?;
@@ -235,30 +225,24 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
     let scale = vector.unit() / vector.divisor() as f64;
     let value = json!({
         "out": shown(&args.out), "values": vector.values(), "tensors": vector.specs().len(),
-        "summed": vector.sources().len(), "error_bound": error * scale, "released": args.release.is_some(),
+        "summed": vector.sources().len(), "claimed_error": error * scale,
     });
-    let mut lines = vec![format!(
-        "{}: {} tensors, {} values within ±{:.3}, off by at most {:.1e}",
-        args.out.display(),
-        vector.specs().len(),
-        vector.values(),
-        magnitude * scale,
-        error * scale
-    )];
-    lines.push(match args.release {
-        Some(releases) => {
-            format!("flooded for {releases} releases under this key: anyone may see it")
-        }
-        None => {
-            "for key holders alone: its last digits tell of the secret key (--release floods them)"
-                .into()
-        }
-    });
+    let lines = [
+        format!(
+            "{}: {} tensors, {} values",
+            args.out.display(),
+            vector.specs().len(),
+            vector.values()
+        ),
+        format!(
+            "whoever computed them says, and nothing proves: within ±{:.3}, off by at most {:.1e}",
+            magnitude * scale,
+            error * scale
+        ),
+        "for key holders alone: shown to whoever computed them, they tell of the secret key".into(),
+    ];
     report(args.json, &value, &lines)
 }
-
-/// Bits of a released number, unless others are asked for.
-const RELEASE_BITS: f64 = 16.0;
 
 /// Reads the bytes of a model.
 pub(crate) fn read_model(path: &Path) -> Result<vectors::Model, Failure> {

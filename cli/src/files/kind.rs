@@ -29,8 +29,6 @@ pub(crate) enum Kind {
     Vector,
     /// Keys to compute with.
     EvaluationKey,
-    /// Weights of updates, as JSON.
-    Weights,
     /// Clipping ranges.
     Ranges,
     /// A client's encrypted ranges.
@@ -76,7 +74,6 @@ impl Kind {
             Self::Sum => "a sum",
             Self::Vector => "a vector",
             Self::EvaluationKey => "an evaluation key",
-            Self::Weights => "weights (JSON)",
             Self::Ranges => "ranges",
             Self::RangesProposal => "a proposal of ranges",
             Self::AgreedRanges => "agreed ranges, encrypted",
@@ -164,7 +161,6 @@ impl Kind {
             Some("ciphergram-ranges") => return Self::Ranges,
             Some("ciphergram-report") => return Self::Report,
             Some("ciphergram-cohorts") => return Self::Cohorts,
-            Some("ciphergram-weights") => return Self::Weights,
             _ => {}
         }
         match members {

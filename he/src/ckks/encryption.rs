@@ -10,10 +10,8 @@ use super::{
     encoder::{Complex, Encoder},
     evaluator::encoded,
     keys::{PublicKey, SecretKey},
-    masking::Masked,
     parameters::Parameters,
     programs,
-    release::Flooding,
 };
 use crate::{Error, ids::KeyId, random};
 
@@ -126,58 +124,6 @@ impl Decryptor {
         Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
     }
 
-    /// Decrypts to slots that anyone may see: they are flooded with so much noise that they tell nothing of the
-    /// ciphertext's own (see [`Flooding`]).
-    ///
-    /// # Errors
-    /// [`CkksError::ReleaseBits`] where less than `bits` of the largest slot would be left; those of
-    /// [`decrypt`](Self::decrypt); the operating system has no randomness.
-    pub fn release(
-        &self,
-        a: &Ciphertext,
-        (releases, bits): (u32, f64),
-        engine: &dyn Engine,
-    ) -> Result<Complex, Error> {
-        let integers = self.flooded(a, (releases, bits), engine)?;
-        let q = modulus(self.parameters.ring(a.level.min(1)));
-        let coefficients: Vec<_> = integers.iter().map(|&x| to_float(centred(x, q))).collect();
-        Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
-    }
-
-    /// Opens a masked result for whoever has its mask, flooded as a release is.
-    ///
-    /// # Errors
-    /// Those of [`release`](Self::release).
-    pub fn release_masked(
-        &self,
-        a: &Ciphertext,
-        (releases, bits): (u32, f64),
-        engine: &dyn Engine,
-    ) -> Result<Masked, Error> {
-        Ok(Masked { integers: self.flooded(a, (releases, bits), engine)?.to_vec() })
-    }
-
-    /// Returns the coefficients of what is encrypted and flooding, modulo the primes that it is decrypted by.
-    fn flooded(
-        &self,
-        a: &Ciphertext,
-        (releases, bits): (u32, f64),
-        engine: &dyn Engine,
-    ) -> Result<Zeroizing<Vec<u128>>, Error> {
-        let (flooding, q) =
-            (Flooding::of(a, releases), modulus(self.parameters.ring(a.level.min(1))));
-        let left = flooding.bits_left(a);
-        if left.is_nan() || left < bits {
-            return Err(CkksError::ReleaseBits { left, bits, releases }.into());
-        }
-        if !flooding.fits(q) {
-            return Err(CkksError::NoRoom.into());
-        }
-        let mut integers = self.integers(a, engine)?;
-        flooding.add_to(&mut integers, q)?;
-        Ok(integers)
-    }
-
     /// Returns the coefficients of what is encrypted and of its noise, modulo the primes that it is decrypted by: two
     /// at most, which hold whatever slots may be.
     fn integers(&self, a: &Ciphertext, engine: &dyn Engine) -> Result<Zeroizing<Vec<u128>>, Error> {
@@ -207,27 +153,18 @@ impl Decryptor {
 }
 
 /// Returns the product of a ring's primes, two at most.
-pub(super) fn modulus(ring: &Ring) -> u128 {
+fn modulus(ring: &Ring) -> u128 {
     ring.primes().iter().map(|&prime| u128::from(prime)).product()
 }
 
-/// Returns x modulo q, for x in (−q, 2q) and q below 2^100.
-pub(super) fn reduced(x: i128, q: u128) -> u128 {
-    let q = q.cast_signed();
-    // No branch and no division: what is added or not is the sign, all bits of a word.
-    let not_negative = x + (q & (x >> 127));
-    let less = not_negative - q;
-    (less + (q & (less >> 127))).cast_unsigned()
-}
-
 /// Returns the integer within ±q/2 of one modulo q.
-pub(super) fn centred(x: u128, q: u128) -> i128 {
+fn centred(x: u128, q: u128) -> i128 {
     let is_negative = i128::from(x > q / 2);
     x.cast_signed() - is_negative * q.cast_signed()
 }
 
 /// Returns the float nearest to an integer of at most 91 bits and a sign: quicker than a conversion of any.
-pub(super) fn to_float(x: i128) -> f64 {
+fn to_float(x: i128) -> f64 {
     const LOW: u32 = 40;
     let (high, low) = ((x >> LOW) as i64, (x & ((1 << LOW) - 1)) as i64);
     // Both are exact, so that the sum alone rounds.

@@ -119,20 +119,6 @@ pub enum CkksError {
         /// The fault.
         why: String,
     },
-    /// A release that would be of less precision than was asked for.
-    #[error(
-        "noise for {releases} releases, one of each ciphertext, leaves {left:.1} bits of the largest number, and \
-         {bits} are asked for: encrypt for sums (--for sums), release less often, or ask for fewer",
-        left = left.max(0.0)
-    )]
-    ReleaseBits {
-        /// Bits that would be left; none where below zero.
-        left: f64,
-        /// Bits asked for.
-        bits: f64,
-        /// Releases that the noise is for.
-        releases: u32,
-    },
     /// Operands of two sets of parameters, or keys of another one.
     #[error("{what} is of other parameters; use one preset for all")]
     OtherParameters {

@@ -79,11 +79,6 @@ impl<'e> Evaluator<'e> {
         &self.keys
     }
 
-    /// Returns the engine.
-    pub(super) fn engine(&self) -> &'e dyn Engine {
-        self.engine
-    }
-
     /// Encodes numbers, which fill the first slots, on a level.
     ///
     /// # Errors

@@ -20,7 +20,6 @@ pub enum Operation {
     Encrypt,
     EncryptSecret,
     Decrypt,
-    Mask,
     Add,
     Subtract,
     AddPlain,
@@ -44,12 +43,11 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 23] = [
         Self::Encode,
         Self::Encrypt,
         Self::EncryptSecret,
         Self::Decrypt,
-        Self::Mask,
         Self::Add,
         Self::Subtract,
         Self::AddPlain,
@@ -89,7 +87,6 @@ impl Operation {
             Self::Encrypt => ("ckks-encrypt", "With the public key"),
             Self::EncryptSecret => ("ckks-encrypt-secret", "With the secret key"),
             Self::Decrypt => ("ckks-decrypt", "Back to integers, which decoding takes"),
-            Self::Mask => ("ckks-mask", "A mask on a result that key holders open"),
             Self::Add => ("ckks-add", "A sum of two ciphertexts"),
             Self::Subtract => ("ckks-sub", "A difference of two ciphertexts"),
             Self::AddPlain => ("ckks-add-plain", "A sum with a plaintext"),
@@ -125,7 +122,6 @@ impl Operation {
             Self::Encrypt => encrypt_public(set, level, [&all, &all]),
             Self::EncryptSecret => encrypt_secret(set, level, &q),
             Self::Decrypt => decrypt(set, low, &zeros(set.ring(low))),
-            Self::Mask => mask(set, low),
             Self::Add => add(set, level, false),
             Self::Subtract => add(set, level, true),
             Self::AddPlain => add_plain(set, level, false),
@@ -556,17 +552,6 @@ pub(super) fn encrypt_public(set: &Parameters, level: usize, key: [&Constant; 2]
     let t = on.b.ntt("m̂", m);
     let first = on.b.add("c0", parts[0], t);
     on.finish([first, parts[1]])
-}
-
-/// Builds the program that adds a mask, integers of as many words as primes, to the first part of a ciphertext.
-pub(super) fn mask(set: &Parameters, level: usize) -> Program {
-    let mut on = On::new(Operation::Mask, set, level);
-    let x = on.b.polys::<Ntt>("a0", &on.level.q);
-    let integers = on.b.integers("integers", on.level.q.len_words());
-    let mask = on.b.lift("mask", &on.level.q, integers);
-    let mask = on.b.ntt("mâsk", mask);
-    let sum = on.b.add("c0", x, mask);
-    on.finish([sum])
 }
 
 /// Builds the program that decrypts: integers of as many words as primes, modulo their product.

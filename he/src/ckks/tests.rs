@@ -288,35 +288,6 @@ fn rotations_make_sums_and_matrices() {
     }
 }
 
-/// What is masked tells nothing to who opens it, and all to who has the mask.
-#[test]
-fn masked_results_are_opened_by_those_with_the_mask() {
-    let engine = CpuEngine::new();
-    let party = Party::new(small(), &engine);
-    let evaluator = Evaluator::new(EvaluationKeys::none(party.secret.public()), &engine);
-    let size = 2f64.powi(20);
-    let x: Vec<f64> = numbers(64).iter().map(|x| x * size).collect();
-    let encryptor = Encryptor::public(&party.public, size);
-    let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
-    let (masked, mask) = evaluator.mask(&a).unwrap();
-    assert_eq!(masked.level(), 1);
-    // Without the mask it is anything at all within the modulus.
-    let seen = party.decryptor.decrypt(&masked, &engine).unwrap();
-    assert!(error(&seen, |j| x[j]) > size * size);
-    let opened = party.decryptor.release_masked(&masked, (10, 16.0), &engine).unwrap();
-    let off = error(&mask.open(&opened), |j| x[j]) / size;
-    println!("masked and flooded, off by {off:e} of the largest");
-    assert!(off > 2f64.powi(-40) && off < 2f64.powi(-16), "{off:e}");
-    let refused = party.decryptor.release_masked(&masked, (10, 40.0), &engine).err();
-    assert!(matches!(refused, Some(crate::Error::Ckks(CkksError::ReleaseBits { .. }))));
-    // Noise that would go around the modulus hides nothing, whatever precision is asked for.
-    let many = party.decryptor.release_masked(&masked, (u32::MAX, f64::NEG_INFINITY), &engine);
-    assert!(many.is_ok());
-    let low = evaluator.lower(&a, 0).unwrap();
-    let wraps = party.decryptor.release(&low, (u32::MAX, f64::NEG_INFINITY), &engine).err();
-    assert_eq!(wraps, Some(CkksError::NoRoom.into()));
-}
-
 /// Polynomials of any degree that levels are there for, in both bases, as deep as they say.
 #[test]
 fn polynomials_agree_and_are_as_deep_as_said() {

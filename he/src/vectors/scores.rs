@@ -1,16 +1,19 @@
-//! Scores of updates, and the weights that follow from them: for key holders.
+//! Scores of updates, and the weights that follow from them: for key holders. Weights leave them encrypted, since the
+//! aggregator made up what they were computed from: in clear they would be answers of the secret key to its questions.
 
-use super::{
-    Vector, WEIGHT_OF_ONE, Weighted, Weights,
-    screen::{NORMS, PRODUCTS, REFERENCE},
-};
 use ciphergram_accel::Engine;
 
-use crate::{
-    Error, Update,
-    ckks::{CkksError, SecretKey},
-    ids::hex,
+use super::{
+    Layout, Recipe, Source, Vector,
+    screen::{NORMS, PRODUCTS, REFERENCE, specs},
 };
+use crate::{
+    Dtype, Error, Tensor, TensorSpec, Update,
+    ckks::{AnyKey, CkksError, SecretKey},
+};
+
+/// The tensor of weights.
+const WEIGHTS: &str = "weight";
 
 /// What an update must keep to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,22 +36,25 @@ pub struct Score {
 /// The scores of all updates.
 pub struct Scores {
     scores: Vec<Score>,
-    updates: Vec<Weighted>,
+    sources: Vec<Source>,
 }
 
 impl Scores {
     /// Decrypts what [`screen`](super::screen) left.
     ///
     /// # Errors
-    /// It is something else; another key's; the engine's.
+    /// It is something else, or on another level; another key's; the engine's.
     pub fn decrypt(of: &Vector, key: &SecretKey, engine: &dyn Engine) -> Result<Self, Error> {
-        let opened = of.decrypt(key, engine)?;
-        let (norms, products) = (numbers(&opened, NORMS)?, numbers(&opened, PRODUCTS)?);
-        let reference = numbers(&opened, REFERENCE)?;
-        let (Some(norms), sources) = (norms, &of.sources) else { return Err(no_scores()) };
-        if norms.len() != sources.len() {
-            return Err(no_scores());
+        let count = of.sources.len();
+        let is_of_screen =
+            [false, true].iter().any(|&reference| of.specs == specs(count, reference));
+        if count == 0 || !is_of_screen || of.layout != Layout::Each || of.level() != 0 {
+            let why = "these are no scores: they come from `ciphergram screen`";
+            return Err(CkksError::Vectors { why: why.into() }.into());
         }
+        let opened = of.decrypt(key, engine)?;
+        let norms = numbers(&opened, NORMS)?.unwrap_or_default();
+        let (products, reference) = (numbers(&opened, PRODUCTS)?, numbers(&opened, REFERENCE)?);
         let score = |(i, &square): (usize, &f64)| {
             // Noise may leave less than nothing.
             let norm = square.max(0.0).sqrt();
@@ -61,25 +67,27 @@ impl Scores {
             Score { norm, cosine }
         };
         let scores = norms.iter().enumerate().map(score).collect();
-        let whole = |source: &super::Source| Weighted {
-            name: source.name.clone(),
-            digest: hex(&source.digest),
-            weight: WEIGHT_OF_ONE,
-        };
-        Ok(Self { scores, updates: sources.iter().map(whole).collect() })
+        Ok(Self { scores, sources: of.sources.clone() })
+    }
+
+    /// Makes scores of norms.
+    #[cfg(test)]
+    pub(super) fn of(norms: &[f64], sources: impl Iterator<Item = Source>) -> Self {
+        let score = |&norm: &f64| Score { norm, cosine: None };
+        Self { scores: norms.iter().map(score).collect(), sources: sources.collect() }
     }
 
     /// Returns the name and the score of each update.
     pub fn each(&self) -> impl Iterator<Item = (&str, Score)> {
-        self.updates.iter().map(|update| &update.name[..]).zip(self.scores.iter().copied())
+        self.sources.iter().map(|source| &source.name[..]).zip(self.scores.iter().copied())
     }
 
-    /// Returns the weights: an update that is too long by a factor counts that much less, one that points elsewhere
-    /// not at all.
+    /// Returns how much each update counts, from 0 to 1: one that is too long by a factor that much less, one that
+    /// points elsewhere not at all.
     ///
     /// # Errors
     /// Limits that are no limits; a least cosine where there was no reference; nothing is left.
-    pub fn weights(&self, limits: Limits) -> Result<Weights, Error> {
+    pub fn shares(&self, limits: Limits) -> Result<Vec<f64>, Error> {
         let Limits { max_norm, min_cosine } = limits;
         let refuse = |why: String| Err(CkksError::Vectors { why }.into());
         if let Some(norm) = max_norm.filter(|norm| !norm.is_finite() || *norm <= 0.0) {
@@ -91,31 +99,53 @@ impl Scores {
         if min_cosine.is_some() && self.scores.iter().any(|score| score.cosine.is_none()) {
             return refuse("there are no cosines: screen the updates --against a reference".into());
         }
-        let weight = |score: &Score| {
+        let share = |score: &Score| {
             let is_elsewhere = min_cosine.zip(score.cosine).is_some_and(|(least, own)| own < least);
             let clipped = max_norm.map_or(1.0, |limit| (limit / score.norm).min(1.0));
-            if is_elsewhere { 0 } else { (clipped * WEIGHT_OF_ONE as f64).floor() as u64 }
+            if is_elsewhere { 0.0 } else { clipped }
         };
-        let updates: Vec<_> = self
-            .updates
-            .iter()
-            .zip(&self.scores)
-            .map(|(update, score)| Weighted { weight: weight(score), ..update.clone() })
-            .collect();
-        if updates.iter().all(|update| update.weight == 0) {
+        let shares: Vec<_> = self.scores.iter().map(share).collect();
+        if shares.iter().all(|&share| share == 0.0) {
             return refuse("these limits leave no update".into());
         }
-        Ok(Weights::new(updates))
+        Ok(shares)
+    }
+
+    /// Encrypts the weights under which [`aggregate`](super::aggregate()) sums to the mean of those that count: shares
+    /// over the number of these. Nothing of them is in clear but the names of all updates.
+    ///
+    /// # Errors
+    /// Those of [`Vector::encrypt`].
+    pub fn encrypt_weights(
+        &self,
+        key: &AnyKey,
+        shares: &[f64],
+        engine: &dyn Engine,
+    ) -> Result<Vector, Error> {
+        let counting = shares.iter().filter(|&&share| share > 0.0).count() as f64;
+        let weights: Vec<_> = shares.iter().map(|share| share / counting).collect();
+        let update = Update::new(vec![Tensor::from_values(weights_spec(shares.len()), &weights)?]);
+        let recipe = Recipe { range: Some(1.0), layout: Layout::Each };
+        let vector = Vector::encrypt(key, &update, &recipe, engine)?;
+        Ok(Vector { sources: self.sources.clone(), ..vector })
     }
 }
 
 /// Returns the values of a tensor, if there is one of this name.
 fn numbers(of: &Update, name: &str) -> Result<Option<Vec<f64>>, Error> {
     let tensor = of.tensors().iter().find(|tensor| tensor.spec.name == name);
-    tensor.map(crate::Tensor::values).transpose()
+    tensor.map(Tensor::values).transpose()
 }
 
-fn no_scores() -> Error {
-    CkksError::Vectors { why: "these are no scores: they come from `ciphergram screen`".into() }
-        .into()
+fn weights_spec(count: usize) -> TensorSpec {
+    TensorSpec { name: WEIGHTS.into(), dtype: Dtype::F64, shape: vec![count as u64] }
+}
+
+/// Refuses a vector that holds no weights.
+pub(super) fn check_weights(of: &Vector) -> Result<(), Error> {
+    if of.specs != [weights_spec(of.sources.len())] || of.layout != Layout::Each {
+        let why = "these are no weights: they come from `ciphergram scores`";
+        return Err(CkksError::Vectors { why: why.into() }.into());
+    }
+    Ok(())
 }

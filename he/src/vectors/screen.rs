@@ -46,15 +46,8 @@ pub fn screen(
         _ => return Err(CkksError::NoRoom.into()),
     };
     let own = against.map(|against| product(evaluator, against, against)).transpose()?;
-    let count = sources.len() as u64;
-    let spec =
-        |name: &str, count| TensorSpec { name: name.into(), dtype: Dtype::F64, shape: vec![count] };
-    let mut specs = vec![spec(NORMS, count)];
-    if own.is_some() {
-        specs.extend([spec(PRODUCTS, count), spec(REFERENCE, 1)]);
-    }
     Ok(Vector {
-        specs,
+        specs: specs(sources.len(), own.is_some()),
         layout: Layout::Each,
         exponent,
         divisor,
@@ -62,6 +55,17 @@ pub fn screen(
         sources,
         ciphertexts: norms.into_iter().chain(products).chain(own).collect(),
     })
+}
+
+/// Returns the tensors of scores of `count` updates, with a reference or without.
+pub(super) fn specs(count: usize, has_reference: bool) -> Vec<TensorSpec> {
+    let names = [(NORMS, count), (PRODUCTS, count), (REFERENCE, 1)];
+    let spec = |(name, count): (&str, usize)| TensorSpec {
+        name: name.into(),
+        dtype: Dtype::F64,
+        shape: vec![count as u64],
+    };
+    names.into_iter().take(if has_reference { 3 } else { 1 }).map(spec).collect()
 }
 
 /// Returns the product of two vectors, in all slots on level 0.

@@ -50,7 +50,7 @@ fn furthest(found: &[f64], expected: &[f64]) -> f64 {
 }
 
 fn recipe(range: f64) -> Recipe {
-    Recipe { range: Some(range), layout: Layout::Rows, purpose: Purpose::Products }
+    Recipe { range: Some(range), layout: Layout::Rows }
 }
 
 fn source(name: &str, bytes: &[u8]) -> (Source, Vector) {
@@ -123,26 +123,36 @@ fn sums_are_weighted_and_refuse_what_does_not_belong() {
     let found = flat(&mean.decrypt(secret(&key), &*ENGINE).unwrap());
     assert!(furthest(&found, &sorted(&expected)) < 1e-6);
 
-    let weighted = |i: usize, weight| {
-        let (Source { name, digest }, _) = source(&format!("u{i}"), &files[i]);
-        Weighted { name, digest: crate::ids::hex(&digest), weight }
-    };
-    let weights = Weights::new(vec![weighted(0, 0), weighted(1, 1024), weighted(2, 256)]);
-    let weights = Weights::from_json(&weights.to_json().unwrap()).unwrap();
+    // Weights travel encrypted, and come from scores alone.
+    let found = Scores::of(&[1.0, 2.0, 4.0], given().map(|file| file.unwrap().0));
+    let limits = Limits { max_norm: Some(1.0), min_cosine: None };
+    let weights = found.encrypt_weights(&key, &found.shares(limits).unwrap(), &*ENGINE).unwrap();
+    let (_, weights) = source("weights", &weights.to_bytes().unwrap());
+    let summed = aggregate(&evaluator, Some(&weights), given());
+    assert!(matches!(summed, Err(Error::Ckks(CkksError::NoRelinearisation))), "no key");
+    let keys = secret(&key).evaluation_keys(&[], &*ENGINE).unwrap();
+    let evaluator = Evaluator::new(keys, &*ENGINE);
     let sum = aggregate(&evaluator, Some(&weights), given()).unwrap();
-    assert_eq!(sum.sources().len(), 2);
-    let expected: Vec<f64> = (0..5000).map(|i| (all[1][i] + all[2][i] / 4.0) / 2.0).collect();
+    assert_eq!(sum.sources().len(), 3);
+    let shares = [1.0, 0.5, 0.25];
+    let expected: Vec<f64> = (0..5000)
+        .map(|i| all.iter().zip(shares).map(|(update, share)| update[i] * share).sum::<f64>() / 3.0)
+        .collect();
+    let (_, sum) = source("sum", &sum.to_bytes().unwrap());
     let found = flat(&sum.decrypt(secret(&key), &*ENGINE).unwrap());
-    assert!(furthest(&found, &sorted(&expected)) < 1e-6);
+    assert!(furthest(&found, &sorted(&expected)) < 1e-5);
 
     let why = |e: Error| e.to_string();
     let twice = aggregate(&evaluator, None, given().chain(given()));
     assert!(why(twice.err().unwrap()).contains("same contribution was given twice"));
     let missing = aggregate(&evaluator, Some(&weights), given().take(2));
     assert!(why(missing.err().unwrap()).contains("the weights name \"u2\""));
-    let unknown = Weights::new(vec![weighted(0, 1)]);
-    let unknown = aggregate(&evaluator, Some(&unknown), given());
+    let others = Vector::encrypt(&key, &update(&all[0]), &recipe(0.5), &*ENGINE).unwrap();
+    let others = source("u3", &others.to_bytes().unwrap());
+    let unknown = aggregate(&evaluator, Some(&weights), given().chain([Ok(others)]));
     assert!(why(unknown.err().unwrap()).contains("do not name this file"));
+    let none = aggregate(&evaluator, Some(&mean), given());
+    assert!(why(none.err().unwrap()).contains("these are no weights"));
     let coarse = Vector::encrypt(&key, &update(&all[0]), &recipe(64.0), &*ENGINE).unwrap();
     let coarse = source("coarse", &coarse.to_bytes().unwrap());
     let mixed = aggregate(&evaluator, None, given().chain([Ok(coarse)]));
@@ -215,37 +225,31 @@ fn screening_finds_norms_and_directions() {
         );
     }
     let limits = Limits { max_norm: Some(2.0 * norm(&all[0])), min_cosine: Some(0.1) };
-    let weights: Vec<u64> =
-        scores.weights(limits).unwrap().updates().iter().map(|u| u.weight).collect();
-    let clipped = (2.0 * norm(&all[0]) / norm(&all[1]) * 1024.0) as u64;
-    assert_eq!((weights[0], weights[2]), (1024, 0));
-    assert!(weights[1].abs_diff(clipped) <= 2, "{weights:?}, {clipped}");
+    let shares = scores.shares(limits).unwrap();
+    let clipped = 2.0 * norm(&all[0]) / norm(&all[1]);
+    assert_eq!((shares[0], shares[2]), (1.0, 0.0));
+    assert!((shares[1] - clipped).abs() < 1e-3, "{shares:?}, {clipped}");
     let none = Limits { max_norm: Some(-1.0), min_cosine: None };
-    assert!(scores.weights(none).is_err());
+    assert!(scores.shares(none).is_err());
     let plain = screen(&evaluator, None, given().take(1)).unwrap();
     let plain = Scores::decrypt(&plain, secret(&key), &*ENGINE).unwrap();
-    assert!(plain.weights(Limits { max_norm: None, min_cosine: Some(0.0) }).is_err());
+    assert!(plain.shares(Limits { max_norm: None, min_cosine: Some(0.0) }).is_err());
+    // Nothing else is decrypted: neither an update, nor more numbers than updates, nor what has levels left.
     assert!(Scores::decrypt(&against, secret(&key), &*ENGINE).is_err());
+    let forged = [
+        Vector { sources: found.sources[1..].to_vec(), ..found.clone() },
+        Vector { layout: Layout::Rows, ..found.clone() },
+        Vector { specs: against.specs.clone(), ..found.clone() },
+        Vector { ciphertexts: vec![against.ciphertexts[0].clone(); 9], ..found },
+    ];
+    for forged in &forged {
+        let refused = Scores::decrypt(forged, secret(&key), &*ENGINE).err().unwrap();
+        assert!(refused.to_string().contains("these are no scores"));
+    }
     // A missing rotation is named.
     let few = secret(&key).evaluation_keys(&[1, 2], &*ENGINE).unwrap();
     let found = screen(&Evaluator::new(few, &*ENGINE), None, given().take(1));
     assert!(found.err().unwrap().to_string().contains("--rotations sum"));
-}
-
-#[test]
-fn releases_are_flooded_or_refused() {
-    let key = key(Preset::Slots4096Levels1);
-    let values = numbers(4000, 1.0);
-    let sums = Recipe { purpose: Purpose::Sums, ..recipe(1.0) };
-    let vector = Vector::encrypt(&key, &update(&values), &sums, &*ENGINE).unwrap();
-    let released = vector.release(secret(&key), (1, 10.0), &*ENGINE).unwrap();
-    let off = furthest(&flat(&released), &flat(&update(&values)));
-    println!("released: {off:e}");
-    // Fresh, it is off by less than 1e-14.
-    assert!(off > 1e-8 && off < 1e-6, "{off}");
-    let products = Vector::encrypt(&key, &update(&values), &recipe(1.0), &*ENGINE).unwrap();
-    let refused = products.release(secret(&key), (1, 10.0), &*ENGINE);
-    assert!(matches!(refused, Err(Error::Ckks(CkksError::ReleaseBits { .. }))));
 }
 
 /// Encrypts numbers of a shape, and what they are opened to.
@@ -322,26 +326,26 @@ fn operations_refuse_what_does_not_go_together_or_fit() {
     let steps = Rotation::steps(&[Rotation::By(1)], key.public().parameters()).unwrap();
     let keys = secret(&key).evaluation_keys(&steps, &*ENGINE).unwrap();
     let e = &Evaluator::new(keys, &*ENGINE);
-    let encrypt = |count: usize, layout, purpose| {
+    let encrypt = |count: usize, layout| {
         let update = Update::new(vec![tensor("x", &[count as u64, 1], &vec![0.5; count])]);
-        let recipe = Recipe { range: Some(1.0), layout, purpose };
+        let recipe = Recipe { range: Some(1.0), layout };
         Vector::encrypt(&key, &update, &recipe, &*ENGINE).unwrap()
     };
-    let x = encrypt(6, Layout::Rows, Purpose::Products);
+    let x = encrypt(6, Layout::Rows);
     let why = |result: Result<Vector, Error>| result.err().unwrap().to_string();
-    let other = encrypt(5, Layout::Rows, Purpose::Products);
+    let other = encrypt(5, Layout::Rows);
     assert!(why(x.add(e, &other)).contains("[6, 1] and [5, 1]"));
-    let columns = encrypt(6, Layout::Columns, Purpose::Products);
+    let columns = encrypt(6, Layout::Columns);
     assert!(why(x.multiply(e, &columns)).contains("columns"));
     assert!(why(x.add_plain(e, &[1.0; 6], &[6])).contains("do not go together"));
     assert!(why(x.multiply_matrix(e, &[1.0; 15], (3, 5))).contains("3x5"));
     assert!(why(x.multiply_matrix(e, &[1.0; 18], (3, 6))).contains("matrix:3x6"));
     assert!(why(x.sum(e)).contains("--rotations sum"));
     assert!(why(x.rotate(e, 2)).contains("rotation by 2"));
-    assert!(why(encrypt(5000, Layout::Rows, Purpose::Products).rotate(e, 1)).contains("2 cipher"));
+    assert!(why(encrypt(5000, Layout::Rows).rotate(e, 1)).contains("2 cipher"));
     assert!(why(x.divide(0)).contains("divided by 0"));
     assert!(why(x.power(e, 0)).contains("power of 0"));
-    let full = encrypt(6, Layout::Rows, Purpose::Sums);
+    let full = (0..12).fold(x.clone(), |sum, _| sum.add(e, &sum).unwrap());
     let no_room = |result| matches!(result, Err(Error::Ckks(CkksError::NoRoom)));
     assert!(no_room(full.multiply(e, &full)) && no_room(full.polynomial(e, &[0.0, 0.0, 1.0, 1.0])));
     let value = |result, at| match result {

@@ -26,15 +26,6 @@ pub enum Layout {
     Each = 2,
 }
 
-/// What vectors are for, which decides on their unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Products. The unit is such that the squares of all values sum up to at most 2^8, which level 0 holds.
-    Products,
-    /// Sums alone. Values are at most 2^20 units, so that noise is lost below them, and so is that of a release.
-    Sums,
-}
-
 /// How to encrypt.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
@@ -43,8 +34,6 @@ pub struct Recipe {
     pub range: Option<f64>,
     /// How values lie in ciphertexts.
     pub layout: Layout,
-    /// What they are for.
-    pub purpose: Purpose,
 }
 
 /// A file that something was computed from.
@@ -73,8 +62,6 @@ pub struct Vector {
 
 /// Binary logarithm of the largest sum of squares of a vector for products, in units squared.
 const SQUARES_BITS: f64 = 8.0;
-/// Binary logarithm of the largest value of a vector for sums, in units.
-const SUMS_BITS: f64 = 20.0;
 
 /// Binary logarithms of units: doubles hold all values then.
 pub(super) const EXPONENTS: std::ops::RangeInclusive<i32> = -512..=512;
@@ -110,10 +97,7 @@ impl Vector {
         check_range(update, &values, range)?;
         let ciphertexts = ciphertexts(&specs, recipe.layout, set.slots());
         let padded = (ciphertexts * set.slots()) as f64;
-        let bits = match recipe.purpose {
-            Purpose::Products => (SQUARES_BITS - padded.log2()) / 2.0,
-            Purpose::Sums => SUMS_BITS,
-        };
+        let bits = (SQUARES_BITS - padded.log2()) / 2.0;
         let exponent = (range.log2() - bits).ceil() as i32;
         let unit = f64::from(exponent).exp2();
         let magnitude = range / unit;
@@ -133,8 +117,12 @@ impl Vector {
         let mut slots = Zeroizing::new(vec![0.0; ciphertexts * set.slots()]);
         for (index, value) in values.iter().enumerate() {
             let (ciphertext, slot) = vector.place(index, set.slots());
+            let own = &mut slots[ciphertext * set.slots()..][..set.slots()];
             // By a power of two: exact, unless it is next to nothing.
-            slots[ciphertext * set.slots() + slot] = value / unit;
+            match recipe.layout {
+                Layout::Each => own.fill(value / unit),
+                Layout::Rows | Layout::Columns => own[slot] = value / unit,
+            }
         }
         let all = slots.par_chunks(set.slots());
         let encrypt = |slots: &[f64]| encryptor.encrypt(&Complex::real(slots), engine);
@@ -147,24 +135,14 @@ impl Vector {
     /// # Errors
     /// Another key's; a value does not fit its tensor's type; the engine's.
     pub fn decrypt(&self, key: &SecretKey, engine: &dyn Engine) -> Result<Update, Error> {
-        let decryptor = Decryptor::new(key);
-        self.opened(|ciphertext| decryptor.decrypt(ciphertext, engine))
-    }
-
-    /// Decrypts to tensors that anyone may see, flooded for as many releases under the key, each of `bits` bits.
-    /// Every ciphertext of a vector is a release.
-    ///
-    /// # Errors
-    /// [`CkksError::ReleaseBits`]; those of [`decrypt`](Self::decrypt).
-    pub fn release(
-        &self,
-        key: &SecretKey,
-        (releases, bits): (u32, f64),
-        engine: &dyn Engine,
-    ) -> Result<Update, Error> {
-        let decryptor = Decryptor::new(key);
-        let all = releases.saturating_mul(self.ciphertexts.len() as u32);
-        self.opened(|ciphertext| decryptor.release(ciphertext, (all, bits), engine))
+        let values = self.decrypt_values(key, engine)?;
+        let mut first = 0;
+        let tensors = self.specs.iter().map(|spec| {
+            let count = spec.values().unwrap_or(0);
+            first += count;
+            Tensor::from_values(spec.clone(), &values[first - count..first])
+        });
+        Ok(Update::new(tensors.collect::<Result<_, _>>()?))
     }
 
     /// Decrypts to the values of all tensors, one after the other: as [`decrypt`](Self::decrypt) does, for key holders
@@ -178,43 +156,9 @@ impl Vector {
         engine: &dyn Engine,
     ) -> Result<Zeroizing<Vec<f64>>, Error> {
         let decryptor = Decryptor::new(key);
-        self.opened_values(|ciphertext| decryptor.decrypt(ciphertext, engine))
-    }
-
-    /// Decrypts to the values of all tensors that anyone may see, flooded as [`release`](Self::release) does.
-    ///
-    /// # Errors
-    /// [`CkksError::ReleaseBits`]; those of [`decrypt_values`](Self::decrypt_values).
-    pub fn release_values(
-        &self,
-        key: &SecretKey,
-        (releases, bits): (u32, f64),
-        engine: &dyn Engine,
-    ) -> Result<Zeroizing<Vec<f64>>, Error> {
-        let decryptor = Decryptor::new(key);
-        let all = releases.saturating_mul(self.ciphertexts.len() as u32);
-        self.opened_values(|ciphertext| decryptor.release(ciphertext, (all, bits), engine))
-    }
-
-    fn opened(
-        &self,
-        open: impl Fn(&Ciphertext) -> Result<Complex, Error> + Sync,
-    ) -> Result<Update, Error> {
-        let values = self.opened_values(open)?;
-        let mut first = 0;
-        let tensors = self.specs.iter().map(|spec| {
-            let count = spec.values().unwrap_or(0);
-            first += count;
-            Tensor::from_values(spec.clone(), &values[first - count..first])
-        });
-        Ok(Update::new(tensors.collect::<Result<_, _>>()?))
-    }
-
-    fn opened_values(
-        &self,
-        open: impl Fn(&Ciphertext) -> Result<Complex, Error> + Sync,
-    ) -> Result<Zeroizing<Vec<f64>>, Error> {
-        let real = |ciphertext| open(ciphertext).map(|slots| Zeroizing::new(slots.re));
+        let real = |ciphertext| {
+            decryptor.decrypt(ciphertext, engine).map(|slots| Zeroizing::new(slots.re))
+        };
         let opened: Vec<_> = self.ciphertexts.par_iter().map(real).collect::<Result<_, _>>()?;
         let (slots, factor) = (self.slots(), self.unit() / self.divisor as f64);
         let value = |index| {
@@ -260,7 +204,7 @@ impl Vector {
             return Err(CkksError::Vectors { why: why.into() }.into());
         }
         if other.exponent != self.exponent || other.divisor != self.divisor {
-            let why = "it is in other units: encrypt all with the same --range, for the same --for";
+            let why = "it is in other units: encrypt all with the same --range";
             return Err(CkksError::Vectors { why: why.into() }.into());
         }
         Ok(())

@@ -84,10 +84,6 @@ class NoRangesKey(CiphergramError):
     """Private ranges, and no key to propose, find or open them with, or a package that was built without them."""
 
 
-class TooFewBits(CiphergramError):
-    """A release that would leave fewer bits than were asked for. Fields: ``left``, ``bits``, ``releases``."""
-
-
 class WeightError(CiphergramError, ValueError):
     """A weight that is not from 1 to the agreed largest. Fields: ``weight``, ``max_weight``."""
 

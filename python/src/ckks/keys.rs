@@ -13,7 +13,7 @@ use ciphergram_he::{
     ckks::{self, AnyKey, Parameters, Preset, Rotation},
     frame::MAGIC,
     keys::write_new,
-    vectors::{Purpose, Recipe},
+    vectors::Recipe,
 };
 use pyo3::{
     IntoPyObjectExt,
@@ -73,22 +73,14 @@ impl Half {
     fn encrypt(
         &self,
         values: &Bound<'_, PyAny>,
-        (range, purpose): (Option<f64>, &str),
+        range: Option<f64>,
         context: Context,
     ) -> Result<Vector> {
-        let purpose = match purpose {
-            "products" => Purpose::Products,
-            "sums" => Purpose::Sums,
-            _ => {
-                let text = format!("purpose={purpose:?}: there are \"products\" and \"sums\"");
-                return Err(Error::parameter(text));
-            }
-        };
         if let Some(range) = range.filter(|range| !range.is_finite() || *range <= 0.0) {
             return Err(Error::parameter(format!("range={range}: it must be a positive number")));
         }
         let numbers = Numbers::take(values)?;
-        let recipe = Recipe { range, layout: vector::layout(&numbers.shape), purpose };
+        let recipe = Recipe { range, layout: vector::layout(&numbers.shape) };
         let update = numbers.into_update()?;
         let key = &self.key;
         let vector = run(values.py(), || {
@@ -165,14 +157,9 @@ impl PublicKey {
     }
 
     /// Encrypts numbers: see `SecretKey.encrypt`. The ciphertexts are twice as large.
-    #[pyo3(signature = (values, *, range=None, purpose="products"))]
-    fn encrypt(
-        &self,
-        values: &Bound<'_, PyAny>,
-        range: Option<f64>,
-        purpose: &str,
-    ) -> Result<Vector> {
-        self.0.encrypt(values, (range, purpose), self.0.context())
+    #[pyo3(signature = (values, *, range=None))]
+    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<Vector> {
+        self.0.encrypt(values, range, self.0.context())
     }
 
     /// Writes the key's file, which anyone may read.
@@ -284,24 +271,19 @@ impl SecretKey {
     ///     values: A number, or an array of numbers of any shape, as many as you like: they are cut into ciphertexts.
     ///     range: The largest magnitude of a value, which is public; None for that of these, rounded up to a power of
     ///         two.
-    ///     purpose: "products", or "sums" for vectors that are summed alone and released.
     ///
     /// Raises:
     ///     NotFinite: A value is NaN or infinite.
     ///     Overflow: A value is beyond the range.
     ///     DtypeError: They are no numbers. LayoutError: There are none.
-    ///     ParameterError: There is no such range or purpose.
-    #[pyo3(signature = (values, *, range=None, purpose="products"))]
-    fn encrypt(
-        &self,
-        values: &Bound<'_, PyAny>,
-        range: Option<f64>,
-        purpose: &str,
-    ) -> Result<Vector> {
-        self.0.encrypt(values, (range, purpose), self.0.context())
+    ///     ParameterError: There is no such range.
+    #[pyo3(signature = (values, *, range=None))]
+    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<Vector> {
+        self.0.encrypt(values, range, self.0.context())
     }
 
-    /// Decrypts a vector to float64, for key holders alone: what it is off by tells of the secret key.
+    /// Decrypts a vector to float64, for key holders alone: what it is off by tells of the secret key, and whoever
+    /// computed it reads that. For sums that anyone may see there is "ckks-sum", which is exact.
     ///
     /// Args:
     ///     vector: The vector, or the bytes of its file.
@@ -309,31 +291,7 @@ impl SecretKey {
     /// Raises:
     ///     KeyMismatch: It is under another key.
     fn decrypt<'py>(&self, vector: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-        vector::open(&self.0.key, vector, None)
-    }
-
-    /// Decrypts a vector to float64 that anyone may see: flooded with so much noise that it tells nothing of the key.
-    ///
-    /// Args:
-    ///     vector: The vector, or the bytes of its file.
-    ///     releases: How many results under this key are released, all in all.
-    ///     bits: The bits of the largest value that must be left.
-    ///
-    /// Raises:
-    ///     TooFewBits: Fewer would be left.
-    ///     KeyMismatch: It is under another key.
-    #[pyo3(signature = (vector, *, releases, bits=16.0))]
-    fn release<'py>(
-        &self,
-        vector: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = whole)] releases: u32,
-        bits: f64,
-    ) -> Result<Bound<'py, PyAny>> {
-        if releases == 0 || !(1.0..=50.0).contains(&bits) {
-            let text = format!("releases={releases}, bits={bits}: there is no such release");
-            return Err(Error::parameter(text));
-        }
-        vector::open(&self.0.key, vector, Some((releases, bits)))
+        vector::open(&self.0.key, vector)
     }
 
     /// Writes the key's file, which only its owner may read.
@@ -484,31 +442,15 @@ impl Keys {
 #[pymethods]
 impl Keys {
     /// Encrypts numbers to compute with: see `SecretKey.encrypt`.
-    #[pyo3(signature = (values, *, range=None, purpose="products"))]
-    fn encrypt(
-        &self,
-        values: &Bound<'_, PyAny>,
-        range: Option<f64>,
-        purpose: &str,
-    ) -> Result<Vector> {
+    #[pyo3(signature = (values, *, range=None))]
+    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<Vector> {
         let py = values.py();
-        self.secret.bind(py).get().0.encrypt(values, (range, purpose), self.context(py))
+        self.secret.bind(py).get().0.encrypt(values, range, self.context(py))
     }
 
     /// Decrypts a vector: see `SecretKey.decrypt`.
     fn decrypt<'py>(&self, vector: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         self.secret.bind(vector.py()).get().decrypt(vector)
-    }
-
-    /// Decrypts a vector for anyone to see: see `SecretKey.release`.
-    #[pyo3(signature = (vector, *, releases, bits=16.0))]
-    fn release<'py>(
-        &self,
-        vector: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = whole)] releases: u32,
-        bits: f64,
-    ) -> Result<Bound<'py, PyAny>> {
-        self.secret.bind(vector.py()).get().release(vector, releases, bits)
     }
 
     /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.

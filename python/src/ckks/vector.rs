@@ -70,12 +70,8 @@ pub(super) fn layout(shape: &[u64]) -> Layout {
     if shape.is_empty() { Layout::Each } else { Layout::Rows }
 }
 
-/// Opens a vector, or the bytes of one, flooded for so many releases of so many bits or not at all.
-pub(super) fn open<'py>(
-    key: &AnyKey,
-    object: &Bound<'py, PyAny>,
-    release: Option<(u32, f64)>,
-) -> Result<Bound<'py, PyAny>> {
+/// Opens a vector, or the bytes of one.
+pub(super) fn open<'py>(key: &AnyKey, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let (py, key) = (object.py(), key.secret()?);
     let vector = match object.cast::<Vector>() {
         Ok(vector) => vector.get().vector.clone(),
@@ -84,10 +80,7 @@ pub(super) fn open<'py>(
             run(py, || Ok(Arc::new(read(bytes.as_ref())?)))?
         }
     };
-    let values = run(py, || match release {
-        Some(release) => Ok(vector.release_values(key, release, &*ENGINE)?),
-        None => Ok(vector.decrypt_values(key, &*ENGINE)?),
-    })?;
+    let values = run(py, || Ok(vector.decrypt_values(key, &*ENGINE)?))?;
     arrays::array(py, &vector.shape(), &values)
 }
 

@@ -7,7 +7,7 @@ use ciphergram_he::{
     Error,
     ckks::{AnyKey, Bound, Ciphertext, EvaluationKeys, Parameters},
     keys::permission_warning,
-    vectors::{Layout, Vector, Weights},
+    vectors::{Layout, Vector},
 };
 use serde_json::json;
 
@@ -30,8 +30,9 @@ pub(super) fn vector(bytes: &[u8], found: &mut Findings) -> Result<(), Error> {
     found.add("scale", scale, format!("2^{:.6}", scale.log2()));
     let factor = vector.unit() / vector.divisor() as f64;
     let Bound { magnitude, error } = vector.bound();
-    found.add("magnitude", magnitude * factor, format!("within ±{:.6}", magnitude * factor));
-    found.add("error_bound", error * factor, format!("{:.1e}", error * factor));
+    let (magnitude, error) = (magnitude * factor, error * factor);
+    found.add("claimed_magnitude", magnitude, format!("±{magnitude:.6}, as whoever wrote it says"));
+    found.add("claimed_error", error, format!("{error:.1e}, as whoever wrote it says"));
     let left = vector.ciphertexts().iter().map(Ciphertext::bits_left).fold(f64::INFINITY, f64::min);
     found.add("bits_left", left, format!("{left:.1} above the largest value"));
     found.add("unit", vector.unit(), format!("2^{}", vector.unit().log2()));
@@ -72,19 +73,6 @@ pub(super) fn evaluation_key(bytes: &[u8], found: &mut Findings) -> Result<(), E
     let words = rotations.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
     found.add("rotations", rotations, words);
     found.add_same("bytes", bytes.len());
-    Ok(())
-}
-
-/// Describes weights of updates.
-pub(super) fn weights(text: &str, found: &mut Findings) -> Result<(), Error> {
-    let weights = Weights::from_json(text)?;
-    found.add("kind", "weights", "weights of updates: for the aggregator");
-    found.add_same("divisor", weights.divisor());
-    for update in weights.updates() {
-        found.lines.push(format!("update           {:?} weight {}", update.name, update.weight));
-    }
-    let list = weights.updates().iter().map(|u| json!({ "name": u.name, "weight": u.weight }));
-    found.json.insert("updates".into(), list.collect());
     Ok(())
 }
 
