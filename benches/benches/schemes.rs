@@ -38,7 +38,8 @@ fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {
     let key = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
     let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1)?;
-    let limits = Limits { min_clients: 1, ..Limits::of_key(key.public()) };
+    let limits = Limits::of_key(key.public())
+        .of_clients(key.public().parameters().clients() as u16, Some(1));
     let job = Job::new(key.public(), limits)?;
     let terms = job.terms(0, &agreement)?;
     let id = |operation: &str| format!("{operation}/{}/{scheme}", engine.name());

@@ -20,7 +20,7 @@ mod pack;
 mod quantise;
 mod ranges;
 
-pub use agreement::Agreement;
+pub use agreement::{Agreement, OpenedRound};
 pub(crate) use agreement::{check_layout, check_specs, read_specs, write_specs};
 pub(crate) use decode::{Decoder, decode_by, decode_into, decode_to};
 pub use decode::{Output, decode};

@@ -356,6 +356,35 @@ pub enum Error {
         /// The round.
         round: u64,
     },
+    /// A round of which too many sums did not open.
+    #[error(
+        "{} sums of round {round} did not open here, and no further one is tried: the round is over, go on with the \
+         next",
+        crate::ledger::MAX_TRIES
+    )]
+    RoundSpent {
+        /// The round.
+        round: u64,
+    },
+    /// A round beyond those that a job's privacy budget is for.
+    #[error(
+        "round {round} is beyond the {rounds} rounds that the job's privacy budget is for: make another job"
+    )]
+    BudgetSpent {
+        /// The round.
+        round: u64,
+        /// The rounds of the budget.
+        rounds: u32,
+    },
+    /// Two clients of a round who opened different sums of an earlier one.
+    #[error(
+        "clients opened different sums of round {round}: whoever sums gave them different ones, and no further round \
+         is safe with it"
+    )]
+    DifferentSums {
+        /// The earlier round.
+        round: u64,
+    },
     /// A key under which too many sums did not open.
     #[error(
         "{failures} sums did not open under this key, and each may have told a bit of it: make another key"

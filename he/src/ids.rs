@@ -55,6 +55,12 @@ impl Seed {
         Ok(Self(*random::bytes::<32>()?))
     }
 
+    /// Derives the seed of an update from what names it and the seed of its rounding, which nobody else has.
+    pub(crate) fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
+        let material = [&rounding[..], fingerprint].concat();
+        Self(blake3::derive_key("ciphergram 2026 seed of an update", &material))
+    }
+
     /// Returns the bytes that polynomials grow from.
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
@@ -108,6 +114,11 @@ impl fmt::Debug for JobId {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Statement(pub(crate) [u8; 32]);
 
+impl Statement {
+    /// That of no round: programs are shown and measured under it.
+    pub(crate) const NONE: Self = Self([0; 32]);
+}
+
 impl fmt::Debug for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Statement({})", hex(&self.0))
@@ -121,13 +132,13 @@ pub(crate) fn derive16(context: &str, material: &[u8]) -> [u8; 16] {
     id
 }
 
-/// Reads sixteen bytes written as lower- or upper-case hexadecimal digits.
-pub(crate) fn parse_hex16(text: &str) -> Option<[u8; 16]> {
-    let mut bytes = [0; 16];
-    if text.len() != 32 || !text.is_ascii() {
+/// Reads bytes written as lower- or upper-case hexadecimal digits.
+pub(crate) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
         return None;
     }
-    for (byte, i) in bytes.iter_mut().zip((0..32).step_by(2)) {
+    for (byte, i) in bytes.iter_mut().zip((0..).step_by(2)) {
         *byte = u8::from_str_radix(&text[i..i + 2], 16).ok()?;
     }
     Some(bytes)

@@ -12,6 +12,7 @@ mod private_ranges;
 use std::path::Path;
 
 use ciphergram_accel::random::StreamRng;
+use serde::{Deserialize, Serialize};
 
 pub use private_ranges::PrivateRanges;
 
@@ -19,7 +20,7 @@ use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
     bytes::Writer,
     codec::{check_layout, write_specs},
-    dp::{self, Mechanism, Noise},
+    dp::{self, Mechanism, Noise, Release},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
     random, text,
@@ -32,6 +33,9 @@ pub struct Limits {
     pub clients: u16,
     /// The fewest contributors whose sum is opened.
     pub min_clients: u16,
+    /// The most clients that are assumed to work together against the others. Of every sum at least two contributors
+    /// are none of them: from the sum of one other they would read its update. Jobs of earlier versions assume nothing.
+    pub colluders: Option<u16>,
     /// The largest weight of a client.
     pub max_weight: u32,
     /// The largest clipping range of a tensor.
@@ -49,12 +53,28 @@ pub struct Limits {
 }
 
 /// The noise that clients add together: the rest of [`Noise`] follows from the job.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NoiseLimits {
     /// Standard deviation of the noise of a sum of the fewest contributors, in multiples of the clip.
     pub sigma: f64,
     /// The L2 norm that a client's whole update is clipped to.
     pub clip: f64,
+    /// What all rounds together may give away, if the job bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+}
+
+/// A bound on privacy over all rounds of a job, against as many colluders as it assumes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The most that ε may be once all rounds are over.
+    pub epsilon: f64,
+    /// The probability that more is given away.
+    pub delta: f64,
+    /// Rounds, numbered from 0. The ledger counts them for a client, and none follows.
+    pub rounds: u32,
 }
 
 /// A tensor that a job settles.
@@ -75,18 +95,30 @@ pub struct AllowedNode {
     pub client: Option<u16>,
 }
 
-/// The fewest contributors to a sum by default: a sum of fewer comes close to telling each one's update.
-const FEW: u16 = 3;
+/// The fewest contributors to a sum by default, unless there are fewer clients: a sum of fewer comes close to telling
+/// each one's update.
+const FEW: u32 = 3;
+
+/// Returns the fewest contributors to a sum by default: two thirds of the clients, at least three, or all if they are
+/// fewer.
+#[must_use]
+pub fn usual_min_clients(clients: u32) -> u32 {
+    (2 * clients).div_ceil(3).max(FEW).min(clients)
+}
+
+/// Contributors of a sum who do not work together, at least.
+const HONEST: u16 = 2;
 
 impl Limits {
-    /// Returns the limits of a job by default: all clients of the key, at least three to a sum or all if they are
-    /// fewer, weights up to 100,000 and ranges up to 10.
+    /// Returns the limits of a job by default: all clients of the key, two thirds of them to a sum and at least three or
+    /// all if they are fewer, less than a third of them colluding, weights up to 100,000 and ranges up to 10.
     #[must_use]
     pub fn of_key(key: &PublicKey) -> Self {
         let clients = key.parameters().clients() as u16;
         Self {
             clients,
-            min_clients: clients.min(FEW),
+            min_clients: 0,
+            colluders: None,
             max_weight: 100_000,
             max_range: 10.0,
             tensors: None,
@@ -94,6 +126,17 @@ impl Limits {
             allow: None,
             private_ranges: None,
         }
+        .of_clients(clients, None)
+    }
+
+    /// Returns the same limits for a number of clients: the fewest to a sum, two thirds of them by default, and less
+    /// than a third colluding. So of any two sums of a round some contributor is in both and colludes with nobody.
+    #[must_use]
+    pub fn of_clients(self, clients: u16, min_clients: Option<u16>) -> Self {
+        let usual = usual_min_clients(clients.into()) as u16;
+        let min_clients = min_clients.unwrap_or(usual);
+        let colluders = (clients.saturating_sub(1) / 3).min(min_clients.saturating_sub(HONEST));
+        Self { clients, min_clients, colluders: Some(colluders), ..self }
     }
 
     fn check(&self, key: &PublicKey) -> Result<(), Error> {
@@ -106,6 +149,13 @@ impl Limits {
         if !(1..=clients).contains(&min_clients) {
             return bad(format!(
                 "at least {min_clients} contributors of {clients} clients; choose 1 to {clients}"
+            ));
+        }
+        if let Some(colluders) = self.colluders.filter(|&c| c > min_clients.saturating_sub(HONEST))
+        {
+            return bad(format!(
+                "{colluders} colluding clients, who would read the update of the one other in a sum of {min_clients}; \
+                 choose more contributors, or fewer colluders"
             ));
         }
         if max_weight == 0 {
@@ -137,7 +187,7 @@ impl Limits {
                 ));
             }
             // For a single value, which takes the least: an update of many may still be refused.
-            Mechanism::new(noise, range, key.parameters().half_steps(), 1)?;
+            self.check_budget(noise, key.parameters().half_steps(), 1)?;
             if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
                 return bad("ranges of tensors beside noise, which has one for all".into());
             }
@@ -156,12 +206,32 @@ impl Limits {
         check_ranges(&agreement, max_range)
     }
 
+    /// Refuses updates of `values` values whose rounds give away more than the budget, if there is one.
+    fn check_budget(&self, noise: Noise, half_steps: u32, values: usize) -> Result<(), Error> {
+        let mechanism = Mechanism::new(noise, noise.range(), half_steps, values)?;
+        let Some(Budget { epsilon, delta, rounds }) = self.noise.and_then(|noise| noise.budget)
+        else {
+            return Ok(());
+        };
+        let colluders = self.colluders.unwrap_or(0).into();
+        let found = mechanism.epsilon(Release { rounds, colluders }, delta)?.epsilon;
+        // A budget that is no number admits nothing.
+        if found <= epsilon {
+            return Ok(());
+        }
+        let why = format!(
+            "{rounds} rounds of this noise, {colluders} clients colluding, come to an epsilon of {found:.3} at a delta of \
+             {delta}, and the budget is {epsilon}: choose more noise, or fewer rounds"
+        );
+        Err(Error::Limits { why })
+    }
+
     /// Returns the noise that the clients add together, if there is any.
     ///
     /// # Errors
     /// As [`Noise::new`].
     pub fn noise(&self) -> Result<Option<Noise>, Error> {
-        let noise = |NoiseLimits { sigma, clip }: NoiseLimits| {
+        let noise = |NoiseLimits { sigma, clip, .. }: NoiseLimits| {
             let [clients, min_clients] = [self.clients, self.min_clients].map(u32::from);
             Noise::new(dp::Literal { sigma, clip, clients, min_clients })
         };
@@ -181,7 +251,7 @@ impl Limits {
             tensors.iter().for_each(|t| w.u64(range(t)));
         }
         w.u8(self.noise.is_some().into());
-        if let Some(NoiseLimits { sigma, clip }) = self.noise {
+        if let Some(NoiseLimits { sigma, clip, .. }) = self.noise {
             w.u64(sigma.to_bits());
             w.u64(clip.to_bits());
         }
@@ -193,7 +263,7 @@ impl Limits {
             w.u8(client.is_some().into());
             w.u16(client.unwrap_or(0));
         }
-        // Names of jobs of the first version cover nothing more.
+        // Names of jobs of earlier versions cover nothing more.
         if let Some(private) = self.private_ranges {
             let PrivateRanges { rank, levels, agree_every, clip_norm, key } = private;
             w.prefixed(rank.to_string().as_bytes());
@@ -201,6 +271,16 @@ impl Limits {
             w.u32(agree_every);
             w.prefixed(clip_norm.map_or_else(String::new, |rank| rank.to_string()).as_bytes());
             w.bytes(&key.0);
+        }
+        if let Some(colluders) = self.colluders {
+            w.prefixed(b"colluders");
+            w.u16(colluders);
+        }
+        if let Some(Budget { epsilon, delta, rounds }) = self.noise.and_then(|noise| noise.budget) {
+            w.prefixed(b"budget");
+            w.u64(epsilon.to_bits());
+            w.u64(delta.to_bits());
+            w.u32(rounds);
         }
     }
 }
@@ -388,9 +468,15 @@ impl Job {
     /// Returns the terms of one round.
     ///
     /// # Errors
-    /// As [`check_agreement`](Self::check_agreement).
+    /// As [`check_agreement`](Self::check_agreement); [`Error::BudgetSpent`].
     pub fn terms<'a>(&'a self, round: u64, agreement: &'a Agreement) -> Result<Terms<'a>, Error> {
         self.check_agreement(agreement)?;
+        match self.limits.noise.and_then(|noise| noise.budget) {
+            Some(Budget { rounds, .. }) if round >= rounds.into() => {
+                Err(Error::BudgetSpent { round, rounds })
+            }
+            _ => Ok(()),
+        }?;
         Ok(Terms { job: self, round, agreement })
     }
 }
@@ -461,6 +547,8 @@ impl<'a> Terms<'a> {
             return Quantised::new(update, self.agreement, weight, parameters, seed);
         };
         self.agreement.check_weight(weight)?;
+        let values = self.agreement.values();
+        self.job.limits.check_budget(*noise, parameters.half_steps(), values)?;
         let mut rng = StreamRng::from_seed(seed);
         Quantised::noised(update, self.agreement, parameters, noise, &mut rng)
     }

@@ -8,12 +8,14 @@
 //! | line | meaning |
 //! |---|---|
 //! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; no other process seals to this or an earlier one |
-//! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened; no other one of the round is |
+//! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened |
 //! | `opened …`, `failed …`, `refused …` | it opened, it did not, or anyone can see that it is none |
 //!
-//! A sum that did not open is a failure, and so is one of which no end is recorded: its opening may have been cut
-//! short. Failures are counted for the life of a key, not in a row: an honest round between two would reset the
-//! count. So the line of an end that a failing machine loses counts against the key, never for it.
+//! Of a round one sum opens, and before it four may fail; then the round is over. A sum of which no end is
+//! recorded counts as failed: its opening may have been cut short. So the line of an end that a failing machine loses
+//! counts against the round, never for it. Where failures of all rounds together may tell of a key
+//! ([`Scheme::max_failures`](crate::Scheme::max_failures)) they are counted for its life besides, not in a row: an honest
+//! round between two would reset the count.
 //!
 //! A client that contributes to one round after the other may reserve their numbers by the block: its line says the
 //! last of them, and no other process seals to any of them, whatever becomes of this one.
@@ -32,11 +34,15 @@ use self::{
     lines::{Lines, Locked, Sync, lock, path_beside, with_end},
     record::{End, Known},
 };
-use crate::{Error, Job, PublicKey, Sum, ids::hex};
+use crate::{Error, Job, PublicKey, Sum, codec::OpenedRound, ids::hex};
 
 /// The most rounds that may be reserved by the block: clients that start anew are half as far ahead of others as a
 /// round admits.
 const MAX_BLOCK: u64 = 32;
+
+/// Sums of a round that may fail to open, after which the round is over. Each failure may tell whoever made the sum an
+/// equation in the statement's secret: `he/docs/verifiable-sums.md` has what all clients together tell.
+pub(crate) const MAX_TRIES: usize = 4;
 
 /// The ledger of a key. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -103,7 +109,7 @@ impl Ledger {
             Some(rounds) if !rounds.is_empty() => rounds.start,
             _ => next(record.last_sealed(&name, number)),
         };
-        Ok(own.max(next(record.last_opened(&name))))
+        Ok(own.max(next(record.last_opened(&name).map(|opened| opened.round))))
     }
 
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.
@@ -149,14 +155,25 @@ impl Ledger {
         })
     }
 
+    /// Returns where a client stands in a job: the [next round](Self::next_round), and the last of which a sum was
+    /// opened here.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn standing(&self, job: &Job, number: u16) -> Result<(u64, Option<OpenedRound>), Error> {
+        let next = self.next_round(job, number)?;
+        let opened = held(&self.0.lines).read()?.last_opened(&job.id().to_string());
+        Ok((next, opened))
+    }
+
     /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. Sums that may fail
     /// are opened one at a time: of many at once no more may fail than one after the other. A sum that opened before
     /// cannot fail, so clients that share a key open it at once as soon as the first of them has.
     ///
     /// # Errors
     /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
-    /// [`Error::SecondSum`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before; the file cannot be
-    /// written.
+    /// [`Error::SecondSum`], [`Error::RoundSpent`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before;
+    /// the file cannot be written.
     pub fn open<T>(
         &self,
         key: &PublicKey,
@@ -172,14 +189,15 @@ impl Ledger {
         held(&self.0.lines).change(Sync::Now, |record| {
             opened_before = record.has_ended(&round, &digest, End::Opened);
             let failures = record.failures(&id);
-            if failures >= key.parameters().scheme().max_failures() {
+            if key.parameters().scheme().max_failures().is_some_and(|most| failures >= most) {
                 return Err(Error::KeySpent { failures });
             }
             match record.known(&round, &digest) {
                 Known::Failed => Err(Error::NotTheirs { contributors: sum.contributors.len() }),
                 Known::Another => Err(Error::SecondSum { round: sum.round }),
+                Known::New { failed: MAX_TRIES.. } => Err(Error::RoundSpent { round: sum.round }),
                 Known::Tried => Ok(None),
-                Known::New => Ok(Some(format!("opening {round} {digest}"))),
+                Known::New { .. } => Ok(Some(format!("opening {round} {digest}"))),
             }
         })?;
         // It cannot fail: others need not wait, and an end by an engine's fault is not the sum's.
@@ -195,13 +213,12 @@ impl Ledger {
         opened
     }
 
-    /// Returns the number of sums that did not open under a key, and the number after which none is opened.
+    /// Returns the number of sums that did not open under a key.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn failures(&self, key: &PublicKey) -> Result<(usize, usize), Error> {
-        let failures = held(&self.0.lines).read()?.failures(&key.id().to_string());
-        Ok((failures, key.parameters().scheme().max_failures()))
+    pub fn failures(&self, key: &PublicKey) -> Result<usize, Error> {
+        Ok(held(&self.0.lines).read()?.failures(&key.id().to_string()))
     }
 
     /// Waits until nobody else opens a sum that may fail, in this process or another.

@@ -23,7 +23,7 @@ use crate::{
     codec::Packing,
     contributors::{Contributor, ContributorSet},
     error::CiphertextFault,
-    ids::Seed,
+    ids::{Seed, Statement},
     params::Chunks,
 };
 
@@ -118,11 +118,17 @@ pub(crate) trait RunningSum: Send {
 
 /// The secret half of a key.
 pub(crate) trait SecretScheme: Send + Sync {
-    /// Makes an encryptor of the contribution that `seed` names, with fresh randomness.
+    /// Makes an encryptor of the contribution to `statement` that `seed` names, with fresh randomness or with what a
+    /// scheme derives from the two, so that the same is sealed the same way again.
     ///
     /// # Errors
     /// The engine's, or no randomness.
-    fn encryptor(&self, engine: &dyn Engine, seed: &Seed) -> Result<Box<dyn Encryptor>, Error>;
+    fn encryptor(
+        &self,
+        engine: &dyn Engine,
+        statement: &Statement,
+        seed: &Seed,
+    ) -> Result<Box<dyn Encryptor>, Error>;
 
     /// Returns the program of one encryption, to be shown.
     ///
@@ -130,11 +136,21 @@ pub(crate) trait SecretScheme: Send + Sync {
     /// The engine's, or no randomness.
     fn encrypt_program(&self, engine: &dyn Engine) -> Result<Arc<Program>, Error>;
 
-    /// Returns the program that decrypts a sum of `contributors`.
-    fn decrypt_program(&self, contributors: usize) -> Arc<Program>;
+    /// Returns the program that decrypts a sum of `contributors`, to be shown.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn decrypt_program(&self, contributors: usize) -> Result<Arc<Program>, Error>;
 
-    /// Makes an opener of sums whose chunks are of these numbers of contributors.
-    fn opener(&self, contributors: &BTreeSet<usize>) -> Box<dyn Opener + '_>;
+    /// Makes an opener of a sum under `statement` whose chunks are of these numbers of contributors.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn opener(
+        &self,
+        statement: &Statement,
+        contributors: &BTreeSet<usize>,
+    ) -> Result<Box<dyn Opener + '_>, Error>;
 }
 
 /// The number of groups to seal in one batch.

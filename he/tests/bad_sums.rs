@@ -82,6 +82,8 @@ fn a_bit_flipped_in_any_byte_is_found() {
                 };
                 let clear = match at {
                     0..8 => fault == FrameError::Magic,
+                    // The version before is read.
+                    8 if bit == 0 => fault == FrameError::Damaged,
                     8..10 => matches!(fault, FrameError::Version { .. }),
                     // A wrong length ends the body too late or too early.
                     40..48 => {
@@ -346,7 +348,7 @@ fn values_that_are_not_finite_are_named_by_tensor_and_index() {
             said(quantise(&update));
             said(RangesFile::measure(&update, Policy::Max, 1).err());
             let seed = Ticket::draw().unwrap().seed();
-            said(Announcement::propose(seed, &job, 0, &update, 1, None).err());
+            said(Announcement::propose(seed, &job, (0, None), &update, 1, None).err());
         }
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Job, Limits, Scheme, Sealer, SecretKey, Tensor, TensorSpec,
-    Ticket, Update, aggregate,
+    Agreement, Contribution, Dtype, Error, Job, Limits, Scheme, Sealer, SecretKey, Tensor,
+    TensorSpec, Ticket, Update, aggregate,
     codec::Output,
     decrypt,
     dp::{Literal, Mechanism, Noise},
-    job::NoiseLimits,
+    job::{Budget, NoiseLimits},
     params,
 };
 
@@ -43,9 +43,10 @@ fn a_sum_opens_to_the_mean_of_what_was_clipped_with_the_noise_that_was_agreed() 
     let noise = Noise::new(Literal { sigma, clip, clients, min_clients: 4 }).unwrap();
     let limits = Limits {
         min_clients: 4,
+        colluders: None,
         max_weight: 1,
         max_range: noise.range(),
-        noise: Some(NoiseLimits { sigma, clip }),
+        noise: Some(NoiseLimits { sigma, clip, budget: None }),
         ..Limits::of_key(key.public())
     };
     let job = Job::new(key.public(), limits).unwrap();
@@ -83,4 +84,39 @@ fn a_sum_opens_to_the_mean_of_what_was_clipped_with_the_noise_that_was_agreed() 
     let bias =
         values(&expected).zip(&off).map(|(y, off)| off * y.signum()).sum::<f64>() / VALUES as f64;
     assert!(bias.abs() < 5.0 * (agreed / 25.0 / VALUES as f64).sqrt(), "{bias}");
+}
+
+/// A job's budget is of all its rounds: none follows, and noise that gives away more is refused when the job is made, or
+/// for updates of too many values.
+#[test]
+fn a_budget_bounds_epsilon_and_ends_a_job() {
+    let scheme = Scheme::CkksSum;
+    let key = SecretKey::generate(params::Literal { scheme, clients: 5, bits: 16 }).unwrap();
+    let job = |sigma, budget| {
+        let limits = Limits::of_key(key.public());
+        let noise = Some(NoiseLimits { sigma, clip: 1.0, budget: Some(budget) });
+        let max_range = 1000.0;
+        Job::new(key.public(), Limits { max_weight: 1, max_range, noise, ..limits })
+    };
+    let budget = Budget { epsilon: 20.0, delta: 1e-5, rounds: 3 };
+    let made = job(1.0, budget).unwrap();
+    let read = Job::from_json(&made.to_json().unwrap(), key.public()).unwrap();
+    assert_eq!((&read, read.id()), (&made, made.id()));
+    for other in [Budget { rounds: 4, ..budget }, Budget { epsilon: 21.0, ..budget }] {
+        assert_ne!(job(1.0, other).unwrap().id(), made.id());
+    }
+    let agreement =
+        Agreement::new(update(1.0).specs(), vec![made.noise().unwrap().range(); 2], 1).unwrap();
+    assert!(made.terms(2, &agreement).is_ok());
+    let spent = Error::BudgetSpent { round: 3, rounds: 3 };
+    assert_eq!(made.terms(3, &agreement).err(), Some(spent));
+    let too_much = |budget| job(1.0, budget).err().unwrap().to_string();
+    for much in [
+        Budget { rounds: 20, ..budget },
+        Budget { epsilon: 1.0, ..budget },
+        Budget { epsilon: f64::NAN, ..budget },
+    ] {
+        assert!(too_much(much).contains("the budget is"), "{much:?}");
+    }
+    assert!(too_much(Budget { delta: 0.0, ..budget }).contains("a delta of 0"));
 }

@@ -1,4 +1,4 @@
-//! Ledgers: one contribution of a client to a round, one sum of it, and sixteen failures.
+//! Ledgers: one contribution of a client to a round, one sum of it, and four failures.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
@@ -29,7 +29,11 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let key = generate(Scheme::CkksSum, 5, 16);
+        Self::of(Scheme::CkksSum)
+    }
+
+    fn of(scheme: Scheme) -> Self {
+        let key = generate(scheme, 5, 16);
         let agreement = agreement(9, 1);
         let both = [0, 1].map(|client| contribute(&key, client, &[7; 9], 1, &agreement));
         let sum = key.aggregate(both).unwrap();
@@ -57,7 +61,7 @@ impl Place {
         self.ledger().open(self.key.public(), &self.key.job, sum, open)
     }
 
-    fn failures(&self) -> Result<(usize, usize), Error> {
+    fn failures(&self) -> Result<usize, Error> {
         self.ledger().failures(self.key.public())
     }
 
@@ -124,7 +128,7 @@ fn a_torn_last_line_counts_for_nothing() {
     for cut in ["s", "sealed", &format!("sealed {} 0 7", job.id()), "failed x y z"] {
         fs::write(place.path(), format!("{whole}{cut}")).unwrap();
         assert_eq!(place.ledger().next_round(job, 0), Ok(2), "{cut}");
-        assert_eq!(place.failures(), Ok((0, 16)));
+        assert_eq!(place.failures(), Ok(0));
         place.ledger().seal(job, 0, 2).unwrap();
         assert_eq!(place.text(), format!("{whole}sealed {} 0 2\n", job.id()));
     }
@@ -155,17 +159,17 @@ fn a_round_opens_to_one_sum_as_often_as_asked() {
     changed.contributors.swap(0, 1);
     assert_eq!(place.open(&changed), second);
     assert_eq!(place.open(&place.sum), Ok(()), "the first goes on opening");
-    assert_eq!(place.failures(), Ok((0, 16)));
+    assert_eq!(place.failures(), Ok(0));
     // A failure counts wherever it is said to be.
     let named = || place.key.open(&place.lie(9)).map(drop).map_err(|e| e.within("a.cgm"));
     assert!(place.open_by(&place.lie(9), named).is_err());
-    assert_eq!(place.failures(), Ok((1, 16)));
-    // What anyone can see is no failure, but it was this round's sum.
+    assert_eq!(place.failures(), Ok(1));
+    // What anyone can see is no failure, and takes nothing from the round.
     let place = Place::new();
     let mut bad = place.sum.clone();
     bad.stream[..7].fill(0xff);
     assert!(matches!(place.open(&bad), Err(Error::Ciphertext { .. })));
-    assert_eq!(place.failures(), Ok((0, 16)));
+    assert_eq!(place.failures(), Ok(0));
 }
 
 #[test]
@@ -180,30 +184,67 @@ fn a_round_that_was_opened_is_over_for_all_and_one_that_did_not_open_for_nobody(
     assert_eq!((next(3), next(4)), (Ok(8), Ok(place.sum.round + 1)));
 }
 
+/// A sum of the same round that does not open.
+fn changed(sum: &Sum, byte: usize) -> Sum {
+    let mut changed = sum.clone();
+    let byte = byte % changed.stream.len();
+    changed.stream[byte] ^= 1;
+    changed
+}
+
 #[test]
-fn sixteen_failures_end_a_key_whatever_opens_between() {
+fn four_failures_end_a_round_and_no_key() {
     let place = Place::new();
-    for failure in 0..16 {
-        assert_eq!(place.failures(), Ok((failure, 16)));
-        let lie = place.lie(100 + failure as u64);
-        assert_eq!(place.open(&lie), not_theirs());
+    let lies: Vec<_> = (0..6).map(|i| changed(&place.sum, 7 * i + 20)).collect();
+    for (i, lie) in lies[..4].iter().enumerate() {
+        assert_eq!(place.failures(), Ok(i));
+        assert_eq!(place.open(lie), not_theirs());
         // Once more is no second failure, and no second try.
-        let again = place.open_by(&lie, || -> Result<(), Error> { panic!("tried again") });
-        if failure < 15 {
-            assert_eq!(again, not_theirs());
+        let again = place.open_by(lie, || -> Result<(), Error> { panic!("tried again") });
+        assert_eq!(again, not_theirs());
+    }
+    let over = Err(Error::RoundSpent { round: place.sum.round });
+    for sum in [&place.sum, &lies[4], &lies[5]] {
+        let opened = place.open_by(sum, || -> Result<(), Error> { panic!("opened") });
+        assert_eq!(opened, over);
+    }
+    // The next rounds are as they were: each has a secret of its own.
+    for round in 10..40 {
+        assert_eq!(place.open(&place.lie(round)), not_theirs());
+    }
+    assert_eq!(place.failures(), Ok(34));
+    assert_eq!(place.ledger().seal(&place.key.job, 0, 41), Ok(()), "it still seals");
+}
+
+/// After less than four the round's own sum opens, and is the only one.
+#[test]
+fn a_sum_opens_behind_three_that_did_not() {
+    let place = Place::new();
+    for byte in [3, 9, 20] {
+        assert_eq!(place.open(&changed(&place.sum, byte)), not_theirs());
+    }
+    assert_eq!(place.open(&place.sum), Ok(()));
+    let second = Err(Error::SecondSum { round: place.sum.round });
+    assert_eq!(place.open(&changed(&place.sum, 30)), second);
+    assert_eq!(place.open(&place.sum), Ok(()));
+}
+
+/// Under `ckks-sum-public` one secret serves all rounds.
+#[test]
+fn four_failures_end_a_key_whose_clients_have_files_whatever_opens_between() {
+    let place = Place::of(Scheme::CkksSumPublic);
+    for failure in 0..4 {
+        assert_eq!(place.failures(), Ok(failure));
+        assert_eq!(place.open(&place.lie(100 + failure as u64)), not_theirs());
+        if failure < 3 {
             assert_eq!(place.open(&place.sum), Ok(()), "an honest round between");
-        } else {
-            assert_eq!(again, Err(Error::KeySpent { failures: 16 }));
         }
     }
-    let spent = Err(Error::KeySpent { failures: 16 });
+    let spent = Err(Error::KeySpent { failures: 4 });
     assert_eq!(place.open(&place.sum), spent, "even what opened before");
-    assert_eq!(place.open(&place.lie(500)), spent);
-    let unopened = place.open_by(&place.sum, || -> Result<(), Error> { panic!("opened") });
+    let unopened = place.open_by(&place.lie(500), || -> Result<(), Error> { panic!("opened") });
     assert_eq!(unopened, spent);
-    assert_eq!(place.failures(), Ok((16, 16)));
-    // It still seals.
-    assert_eq!(place.ledger().seal(&place.key.job, 0, 1), Ok(()));
+    assert_eq!(place.failures(), Ok(4));
 }
 
 /// Of many that seal or open at once, as processes do, one has a round.
@@ -231,7 +272,7 @@ fn of_many_at_once_one_has_a_round() {
     assert_eq!(opened, 1);
     // Failures of different rounds at once: none is lost.
     let failed = at_once(|place, i| place.open(&place.lie(50 + i)) == not_theirs());
-    assert_eq!((failed, place.failures()), (8, Ok((8, 16))));
+    assert_eq!((failed, place.failures()), (8, Ok(8)));
     let lines = place.text();
     assert_eq!(lines.lines().filter(|line| line.starts_with("sealed")).count(), 1);
     assert_eq!(lines.lines().filter(|line| line.starts_with("opening")).count(), 9);
@@ -239,16 +280,16 @@ fn of_many_at_once_one_has_a_round() {
 
 /// As many at once as there are failures left: no more are tried than may fail.
 #[test]
-fn no_more_than_sixteen_fail_however_many_are_opened_at_once() {
+fn no_more_than_four_fail_however_many_are_opened_at_once() {
     let place = Arc::new(Place::new());
-    for round in 0..14 {
-        assert_eq!(place.open(&place.lie(100 + round)), not_theirs());
+    for byte in [1, 2] {
+        assert_eq!(place.open(&changed(&place.sum, byte)), not_theirs());
     }
     let threads: Vec<_> = (0..8)
         .map(|i| {
             let place = place.clone();
             thread::spawn(move || {
-                let sum = place.lie(200 + i);
+                let sum = changed(&place.sum, 10 + i);
                 place.open_by(&sum, || {
                     // Long enough for all of them to be here, if they could be.
                     thread::sleep(Duration::from_millis(50));
@@ -260,7 +301,7 @@ fn no_more_than_sixteen_fail_however_many_are_opened_at_once() {
     let results: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
     let failed = results.iter().filter(|&result| *result == not_theirs()).count();
     assert_eq!(failed, 2, "{results:?}");
-    assert_eq!(place.failures(), Ok((16, 16)));
+    assert_eq!(place.failures(), Ok(4));
 }
 
 /// Clients that share a key open one sum: the first of them alone, as it may fail, and then all at once.
@@ -316,18 +357,18 @@ fn an_opening_that_never_ended_counts_until_it_does() {
     let place = Place::new();
     let cut = || -> Result<(), Error> { Err(Error::Randomness) };
     assert_eq!(place.open_by(&place.sum, cut), Err(Error::Randomness));
-    assert_eq!(place.failures(), Ok((1, 16)));
+    assert_eq!(place.failures(), Ok(1));
     assert_eq!(place.open(&place.sum), Ok(()));
-    assert_eq!(place.failures(), Ok((0, 16)));
-    // What anyone can see to be no sum tells nothing, and uses up the round.
+    assert_eq!(place.failures(), Ok(0));
+    // What anyone can see to be no sum tells nothing, and takes nothing from the round.
     let none = || -> Result<(), Error> {
         let fault = ciphergram_he::error::CiphertextFault::Residue { lane: 0 };
         Err(Error::Ciphertext { chunk: 0, fault })
     };
     assert!(place.open_by(&place.lie(1), none).is_err());
-    assert_eq!(place.failures(), Ok((0, 16)));
+    assert_eq!(place.failures(), Ok(0));
     let other = Sum { stream: vec![0; place.sum.stream.len()], ..place.lie(1) };
-    assert_eq!(place.open(&other), Err(Error::SecondSum { round: 1 }));
+    assert_eq!(place.open(&other), not_theirs());
 }
 
 /// Lines of another key count for that one; lines of no form that is known are not passed over.
@@ -335,9 +376,9 @@ fn an_opening_that_never_ended_counts_until_it_does() {
 fn failures_are_of_a_key_and_damage_is_refused() {
     let place = Place::new();
     assert!(place.open(&place.lie(8)).is_err());
-    assert_eq!(place.failures(), Ok((1, 16)));
+    assert_eq!(place.failures(), Ok(1));
     let other = generate(Scheme::CkksSumPublic, 5, 16);
-    assert_eq!(place.ledger().failures(other.public()), Ok((0, 4)));
+    assert_eq!(place.ledger().failures(other.public()), Ok(0));
     let text = place.text();
     for damaged in [text.replace("failed", "fai1ed"), text.replacen(' ', "", 1)] {
         fs::write(place.path(), damaged).unwrap();

@@ -5,16 +5,18 @@
 #[path = "support/frames.rs"]
 mod frames;
 
+use std::collections::BTreeSet;
+
 use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{
-    AgreedRanges, Dtype, Error, Job, KeyRef, Limits, RangesProposal, Scheme, SecretKey, Tensor,
-    TensorSpec, Ticket, Update,
+    AgreedRanges, Contributor, Dtype, Error, Job, KeyRef, Limits, RangesProposal, Scheme,
+    SecretKey, Tensor, TensorSpec, Ticket, Update,
     codec::Policy,
     exchange::{Announcement, RoundTerms},
     frame::{Frame, Kind},
     job::PrivateRanges,
     params::Literal,
-    private_ranges::{RangesEvaluationKey, RangesSecret, Rank},
+    private_ranges::{EncryptedRanges, RangesEvaluationKey, RangesSecret, Rank},
 };
 
 use frames::vouch;
@@ -92,7 +94,7 @@ fn jobs_that_make_no_sense_are_refused() {
     let private = |rank, levels| PrivateRanges { levels, ..private(&key, rank, None) };
     let norm = |rank| PrivateRanges { clip_norm: Some(rank), ..private(Rank::Median, 8) };
     let new = |limits: Limits| Job::new(key.public(), limits).map(|_| ());
-    let limits = Limits::of_key(key.public());
+    let limits = Limits::of_key(key.public()).of_clients(8, Some(3));
     let with = |private| Limits { private_ranges: Some(private), ..limits.clone() };
     for bad in [
         private(Rank::Largest(9), 8),
@@ -106,9 +108,9 @@ fn jobs_that_make_no_sense_are_refused() {
     ] {
         assert!(matches!(new(with(bad)), Err(Error::Limits { .. })), "{bad:?}");
     }
-    let four = Limits { min_clients: 4, ..with(private(Rank::Largest(4), 32)) };
+    let four = with(private(Rank::Largest(4), 32)).of_clients(8, Some(4));
     assert_eq!(new(four), Ok(()));
-    let noise = Some(ciphergram_he::job::NoiseLimits { sigma: 1.0, clip: 1.0 });
+    let noise = Some(ciphergram_he::job::NoiseLimits { sigma: 1.0, clip: 1.0, budget: None });
     let noisy = Limits { noise, max_weight: 1, ..with(private(Rank::Median, 8)) };
     assert!(matches!(new(noisy), Err(Error::Limits { .. })));
 }
@@ -148,7 +150,8 @@ fn frames_that_lie_are_refused_or_read_but_never_panic() {
     let proposal = propose(key.as_client(1), &job, &[1.0, 2.0]).to_bytes(key.public());
     let seed = Ticket::draw().unwrap().seed();
     let secret = key.ranges_secret();
-    let announcement = Announcement::propose(seed, &job, 0, &update(&[1.0, 2.0]), 1, secret);
+    let announcement =
+        Announcement::propose(seed, &job, (0, None), &update(&[1.0, 2.0]), 1, secret);
     let announcement = announcement.unwrap().to_bytes(key.public());
     let mut rng = StreamRng::from_seed(&[9; 32]);
     let mut read = [0; 2];
@@ -183,6 +186,44 @@ fn frames_that_lie_are_refused_or_read_but_never_panic() {
     without.drain(levels + 1..end);
     vouch(&mut without);
     assert!(RangesProposal::from_bytes(&without, key.public()).is_err());
+}
+
+/// An aggregator that makes up what a client opens. It once read the secret of ranges from 2,106 answers, by whether the
+/// client then said that it clipped many values: what a client says is now the same whatever it opened.
+#[test]
+fn forged_answers_change_nothing_that_a_client_says() {
+    let key = key(8);
+    let (job, secret) = (job(&key, Rank::Largest(2)), key.ranges_secret());
+    let seed = Ticket::draw().unwrap().seed();
+    let own = Announcement::propose(seed, &job, (0, None), &update(&[0.5]), 1, secret).unwrap();
+    let terms = RoundTerms {
+        round: 0,
+        agreement: own.agreement.clone(),
+        participants: vec![Contributor { number: 0, seed }],
+        private_ranges: None,
+    };
+    let mut rng = StreamRng::from_seed(&[11; 32]);
+    let (mut opened, mut said) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..2106 {
+        let mut frame = terms.to_bytes(key.public());
+        let end = frame.len() - 32;
+        let rows = (0..EncryptedRanges::BYTES).map(|_| rng.next_u32() as u8);
+        frame.splice(end..end, 1u32.to_le_bytes().into_iter().chain(rows)).for_each(drop);
+        vouch(&mut frame);
+        let forged = RoundTerms::from_bytes(&frame, key.public()).unwrap();
+        let found = forged.opened(&job, secret, None).unwrap();
+        found.check(0, &own, &job).unwrap();
+        opened.insert(found.agreement.ranges()[0].to_bits());
+        let mut sealed = own.clone();
+        sealed.seal_under(&found, &job, secret).unwrap();
+        let mut shown = sealed.without_private_ranges(&job).unwrap();
+        // It is encrypted, anew each time, and of one length.
+        let proposal = shown.proposal.take().unwrap();
+        assert_eq!(proposal.rows(), own.proposal.as_ref().unwrap().rows());
+        said.insert(shown.to_bytes(key.public()));
+    }
+    assert!(opened.len() > 5, "answers differ: {}", opened.len());
+    assert_eq!(said.len(), 1);
 }
 
 #[cfg(not(feature = "tfhe"))]
@@ -379,7 +420,7 @@ mod with_tfhe {
         let own = [0.3, 0.07];
         let announce = |_| {
             let seed = Ticket::draw().unwrap().seed();
-            Announcement::propose(seed, &job, 0, &update(&own), 1, secret).unwrap()
+            Announcement::propose(seed, &job, (0, None), &update(&own), 1, secret).unwrap()
         };
         let announced: Vec<_> = (0..3).map(announce).zip(0u16..).map(|(a, n)| (n, a)).collect();
         let proposals: Vec<_> = announced.iter().flat_map(|(_, a)| &a.proposal).collect();

@@ -14,7 +14,8 @@ fn key() -> SecretKey {
 }
 
 fn job(key: &SecretKey, change: impl FnOnce(&mut Limits)) -> Result<Job, Error> {
-    let mut limits = Limits { max_weight: 50, max_range: 4.0, ..Limits::of_key(key.public()) };
+    let mut limits =
+        Limits { colluders: None, max_weight: 50, max_range: 4.0, ..Limits::of_key(key.public()) };
     change(&mut limits);
     Job::new(key.public(), limits)
 }
@@ -229,7 +230,14 @@ fn proposals_are_within_the_job() {
         Update::new(vec![Tensor::from_bytes(spec("a", 3), bytes)])
     };
     let propose = |job: &Job, value, weight| {
-        Announcement::propose(Ticket::draw().unwrap().seed(), job, 6, &update(value), weight, None)
+        Announcement::propose(
+            Ticket::draw().unwrap().seed(),
+            job,
+            (6, None),
+            &update(value),
+            weight,
+            None,
+        )
     };
     let made = propose(&open, 1.5, 7).unwrap();
     assert_eq!((made.agreement.ranges(), made.agreement.max_weight()), (&[2.0][..], 7));
@@ -281,7 +289,7 @@ fn jobs_are_what_their_files_say_and_no_two_are_the_same() {
     let text = full.to_json().unwrap();
     for (what, other) in [
         ("\"clients\": 8", "\"clients\": 7"),
-        ("\"min_clients\": 3", "\"min_clients\": 2"),
+        ("\"min_clients\": 6", "\"min_clients\": 2"),
         ("\"max_weight\": 50", "\"max_weight\": 49"),
         ("\"max_range\": 4.0", "\"max_range\": 4.5"),
         ("\"range\": 0.1", "\"range\": 0.2"),
@@ -312,5 +320,6 @@ fn limits_that_make_no_sense_are_refused() {
     refused(|limits| limits.max_range = f64::NAN, "the largest range is NaN");
     refused(|limits| limits.max_range = f64::INFINITY, "the largest range is inf");
     let limits = Limits::of_key(key.public());
-    assert_eq!((limits.clients, limits.min_clients, limits.max_weight), (8, 3, 100_000));
+    assert_eq!((limits.clients, limits.min_clients, limits.max_weight), (8, 6, 100_000));
+    assert_eq!(limits.colluders, Some(2));
 }

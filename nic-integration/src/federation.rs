@@ -30,9 +30,6 @@ use ciphergram_he::random;
 /// A sum of fewer contributors comes close to telling each one's update.
 pub const FEW: u16 = 3;
 
-/// The note of a client that asks for other private ranges.
-const ASK_ANEW: &[u8] = &[1];
-
 /// The shortest time from one progress report to the next: with the longest sleep beside it, an owner is asked often
 /// enough whether to stop.
 const PROGRESS_SPAN: Duration = Duration::from_millis(50);
@@ -165,5 +162,7 @@ fn fresh_endpoint(
     let near = addr.ip().is_loopback();
     let sure = if near { LOOPBACK_DATAGRAM_BYTES } else { DEFAULT_DATAGRAM_BYTES };
     let config = Config::new(identity, incarnation, *random::bytes::<32>()?);
-    Ok(Config { datagram_bytes: datagram_bytes.unwrap_or(sure), ..config })
+    // A system that fails later leaves what was drawn at the start.
+    let fresh = || random::bytes().map_or([0; 32], |bytes| *bytes);
+    Ok(Config { datagram_bytes: datagram_bytes.unwrap_or(sure), fresh, ..config })
 }

@@ -43,9 +43,6 @@ pub trait Application: Send {
     ///
     /// The reason, in words that every client will read; then all may join anew.
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String>;
-
-    /// Takes a note that a contributor to a round sends about it, of which some may be lost.
-    fn take_note(&mut self, _round: u32, _contributor: u16, _note: &[u8]) {}
 }
 
 /// The answer of an application that is to open a round.

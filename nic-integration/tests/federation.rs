@@ -108,7 +108,7 @@ fn rounds_are_exact_under_every_scheme() {
         serving.thread.join().unwrap();
         let job = job(key.public());
         assert!((0..3).all(|n| ledger.next_round(job, n) == Ok(ROUNDS.into())));
-        assert_eq!(ledger.failures(key.public()).unwrap().0, 0);
+        assert_eq!(ledger.failures(key.public()).unwrap(), 0);
     }
 }
 
@@ -582,7 +582,8 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
     let honest: Vec<_> =
         (0..2).map(|n| contribute(lattice(), serving.addr, n, FEW, |_| {})).collect();
     let job = job(lattice().public());
-    let announcement = Announcement::propose(fresh(), job, 0, &update(2, 0, FEW), weight(2), None);
+    let announcement =
+        Announcement::propose(fresh(), job, (0, None), &update(2, 0, FEW), weight(2), None);
     let announcement = announcement.unwrap();
     by_hand(serving.addr, 2, &announcement, |event| {
         matches!(event, ContributorEvent::Opened(_)).then_some(())
@@ -602,7 +603,7 @@ fn a_seed_is_announced_once_and_under_its_own_id() {
     let mut application = SumApplication::new(key.clone(), job.clone(), engine(), None).unwrap();
     let hello = |number: u16, seed| {
         let update = update(number, 0, FEW);
-        let proposal = Announcement::propose(seed, job, 0, &update, weight(number), None);
+        let proposal = Announcement::propose(seed, job, (0, None), &update, weight(number), None);
         proposal.unwrap().to_bytes(key)
     };
     let (seed, other) = (fresh(), fresh());

@@ -44,7 +44,8 @@ fn written() -> &'static Written {
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
             fingerprint: fingerprint(&update, 17).unwrap(),
             rounding: std::array::from_fn(|i| i as u8),
-            announcement: Announcement::propose(seed, job(key), 3, &update, 17, None).unwrap(),
+            announcement: Announcement::propose(seed, job(key), (3, None), &update, 17, None)
+                .unwrap(),
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spool");

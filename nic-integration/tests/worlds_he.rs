@@ -109,8 +109,15 @@ impl World {
                 number,
                 addr: SERVER.into(),
                 values,
-                announcement: Announcement::propose(ticket.seed(), job, 0, &update, weight, None)
-                    .unwrap(),
+                announcement: Announcement::propose(
+                    ticket.seed(),
+                    job,
+                    (0, None),
+                    &update,
+                    weight,
+                    None,
+                )
+                .unwrap(),
                 ticket: Some(ticket),
                 fields: vec![],
                 stream: Bytes::new(),

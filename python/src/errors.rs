@@ -300,6 +300,8 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
             facts.count("client", *number).count("round", *round).count("last", *last),
         ),
         E::SecondSum { round } => ("SecondSum", facts.count("round", *round)),
+        E::RoundSpent { round } => ("RoundSpent", facts.count("round", *round)),
+        E::DifferentSums { round } => ("DifferentSums", facts.count("round", *round)),
         E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
         E::WithoutTfhe | E::NoRangesSecret | E::NoRangesKey => ("NoRangesKey", facts),
         E::Exists { path } => ("Exists", facts.text("path", path.display())),

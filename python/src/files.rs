@@ -172,7 +172,7 @@ impl Keys {
 ///         have keys of their own that open nothing; "paillier-2048" or "paillier-4096".
 ///     clients: The most contributors of a sum.
 ///     bits: The bits of a quantised value, from 8 to 24.
-///     min_clients: The fewest contributors of a sum that is opened; None for three, or all if they are fewer.
+///     min_clients: The fewest contributors of a sum that is opened; None for two thirds of the clients, at least three.
 ///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
 ///     max_range: The largest range of a tensor.
 ///     ranges, levels, agree_every, clip_norm: As of `Job`; the key has a secret of ranges then.
@@ -209,7 +209,8 @@ pub(crate) fn keygen(
         key = key.with_ranges_secret(RangesSecret::draw()?);
     }
     let mut limits = Limits::of_key(key.public());
-    limits.min_clients = min_clients.unwrap_or(limits.min_clients);
+    let own = limits.clients;
+    limits = limits.of_clients(own, min_clients);
     limits.max_range = max_range;
     agreed.limit(&mut limits, max_weight, key.ranges_secret())?;
     let job = Job::make(py, key.public(), limits)?;

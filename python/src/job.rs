@@ -24,7 +24,7 @@ impl Job {
     /// Args:
     ///     key: The public key; a secret one, or a client's own, of a job that agrees on ranges.
     ///     clients: The clients that take part; None for all that the key admits.
-    ///     min_clients: The fewest contributors of a sum that is opened; None for three, or all if they are fewer.
+    ///     min_clients: The fewest contributors of a sum that is opened; None for two thirds of the clients, at least three.
     ///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
     ///     max_range: The largest range of a tensor.
     ///     ranges: "agree:2" to have clients agree on the second largest range of each tensor without showing theirs,
@@ -56,8 +56,8 @@ impl Job {
         let holder = ranges.map(|_| Holder::of(key)).transpose()?;
         let key = PublicKey::of(key)?.key;
         let mut limits = he::Limits::of_key(&key);
-        limits.clients = clients.unwrap_or(limits.clients);
-        limits.min_clients = min_clients.unwrap_or(limits.min_clients.min(limits.clients));
+        let clients = clients.unwrap_or(limits.clients);
+        limits = limits.of_clients(clients, min_clients);
         limits.max_range = max_range;
         agreed.limit(&mut limits, max_weight, holder.as_ref().and_then(Holder::ranges_secret))?;
         Self::make(py, &key, limits)

@@ -314,7 +314,7 @@ impl Contributing<'_, '_> {
 
     fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let lowest = used.ledger()?.next_round(&job, key.number())?;
+        let standing = used.ledger()?.standing(&job, key.number())?;
         // The exact weight stays with the client.
         let largest = u64::from(job.limits().max_weight);
         let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
@@ -326,7 +326,7 @@ impl Contributing<'_, '_> {
             Ok(SchemeAnnouncement::propose(
                 seed,
                 &job,
-                lowest,
+                standing,
                 &update,
                 weight,
                 key.ranges_secret(),

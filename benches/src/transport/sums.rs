@@ -100,7 +100,7 @@ fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
     let mut agreement = None;
     for number in 0..2 {
         let announcement =
-            Announcement::propose(Ticket::draw()?.seed(), &job, 0, &update, 1, None)?;
+            Announcement::propose(Ticket::draw()?.seed(), &job, (0, None), &update, 1, None)?;
         hellos.insert(number, announcement.to_bytes(key.public()));
         agreement = Some(announcement.agreement);
     }

@@ -13,20 +13,16 @@ pub(crate) struct Dp {
     /// Most clients of a sum, 1 to 1024
     #[arg(long)]
     pub(crate) clients: u32,
-    /// Fewest clients of a sum, whose shares are the noise [default: 3, or all clients if they are
-    /// fewer]
+    /// Fewest clients of a sum, whose shares are the noise [default: two thirds of the clients, at least 3,
+    /// or all if they are fewer]
     #[arg(long)]
     pub(crate) min_clients: Option<u32>,
     /// Sums that are released
     #[arg(long)]
     pub(crate) rounds: u32,
-    /// Delta: the probability that more than epsilon is given away, above 0 and below 1, above 0 and below 1
+    /// Delta: the probability that more than epsilon is given away, above 0 and below 1
     #[arg(long, default_value_t = 1e-5)]
     pub(crate) delta: f64,
-    /// Probability that a client contributes its update to a sum rather than zeros; counts against
-    /// those who cannot tell which [default: 1]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) sample: Option<f64>,
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
     pub(crate) bits: u32,

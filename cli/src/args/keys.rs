@@ -95,9 +95,14 @@ pub(crate) struct Job {
     /// Clients, numbered from 0 [default: as many as the key admits]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: Option<u16>,
-    /// Fewest contributors whose sum is opened [default: 3, or all clients if they are fewer]
+    /// Fewest contributors whose sum is opened [default: two thirds of the clients, at least 3, or all if they are
+    /// fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
+    /// Clients that are assumed to work together against the others: of every sum two contributors or more are none of
+    /// them [default: less than a third of the clients]
+    #[arg(long)]
+    pub(crate) colluders: Option<u16>,
     /// Largest weight of a client [default: that of --ranges, 1 with noise and with private ranges, else
     /// 100000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -112,7 +117,7 @@ pub(crate) struct Job {
     /// Levels that private ranges are told apart in, powers of two from the largest range down [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LEVELS)))]
     pub(crate) levels: Option<u8>,
-    /// Rounds that private ranges hold for, unless a third of the clients ask for others [default: 1]
+    /// Rounds that private ranges hold for [default: 1]
     #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) agree_every: Option<u32>,
     /// Have every client clip its whole update to an L2 norm that they agree on as on private ranges: the K-th largest
@@ -131,6 +136,15 @@ pub(crate) struct Job {
     /// The L2 norm that each client's whole update is clipped to before noise is added
     #[arg(long, value_name = "NORM", requires = "dp_sigma")]
     pub(crate) dp_clip: Option<f64>,
+    /// A privacy budget: the largest epsilon that all rounds together come to, against the colluders assumed
+    #[arg(long, value_name = "EPSILON", requires_all = ["dp_sigma", "dp_rounds"])]
+    pub(crate) dp_epsilon: Option<f64>,
+    /// The budget's delta: the probability that more than epsilon is given away
+    #[arg(long, value_name = "DELTA", default_value_t = 1e-5)]
+    pub(crate) dp_delta: f64,
+    /// The budget's rounds, after which no client contributes to the job
+    #[arg(long, value_name = "ROUNDS", requires = "dp_epsilon", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) dp_rounds: Option<u32>,
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,

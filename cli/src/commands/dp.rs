@@ -3,6 +3,7 @@
 use ciphergram_he::{
     dp::{Epsilon, Literal, Mechanism, Noise, Release},
     error::NoiseError,
+    job::usual_min_clients,
 };
 use serde_json::{Value, json};
 
@@ -18,32 +19,28 @@ struct Protection {
     noise: Noise,
     mechanism: Mechanism,
     epsilon: Epsilon,
-    /// The bound against those who can tell who was sampled.
-    unsampled: Option<Epsilon>,
     /// Some numbers of colluders, the part of the variance that each leaves, and the bound against them.
     colluders: Vec<(u32, f64, Option<Epsilon>)>,
 }
 
 impl Protection {
     fn of(args: &Dp) -> Result<Self, NoiseError> {
-        let min_clients = args.min_clients.unwrap_or(args.clients.min(3));
+        let min_clients = args.min_clients.unwrap_or_else(|| usual_min_clients(args.clients));
         let (sigma, clip, clients) = (args.sigma, args.clip, args.clients);
         let noise = Noise::new(Literal { sigma, clip, clients, min_clients })?;
         let half_steps = (1 << (args.bits - 1)) - 1;
         let range = args.range.unwrap_or(noise.range());
         let mechanism = Mechanism::new(noise, range, half_steps, args.values)?;
-        let of = |colluders, sample| {
-            mechanism.epsilon(Release { rounds: args.rounds, colluders, sample }, args.delta)
-        };
-        let sample = args.sample.unwrap_or(1.0);
+        let of =
+            |colluders| mechanism.epsilon(Release { rounds: args.rounds, colluders }, args.delta);
         let doublings = (0..).map(|i| 1 << i).take_while(|&colluders| colluders < min_clients);
         let colluders = doublings.map(|colluders| {
             let left = f64::from(min_clients - colluders) / f64::from(min_clients);
-            (colluders, left, of(colluders, sample).ok())
+            (colluders, left, of(colluders).ok())
         });
         let colluders = colluders.collect();
-        let (epsilon, unsampled) = (of(0, sample)?, of(0, 1.0).ok());
-        Ok(Self { noise, mechanism, epsilon, unsampled, colluders })
+        let epsilon = of(0)?;
+        Ok(Self { noise, mechanism, epsilon, colluders })
     }
 
     /// Returns the largest L2 norm of a rounded update, as the values are.
@@ -52,29 +49,27 @@ impl Protection {
     }
 
     fn json(&self, args: &Dp) -> Value {
-        let Self { noise, mechanism, epsilon, unsampled, colluders } = self;
+        let Self { noise, mechanism, epsilon, colluders } = self;
         let colluders = colluders.iter().map(|(colluders, left, found)| {
             let epsilon = found.map(|found| found.epsilon);
             json!({"colluders": colluders, "variance_left": left, "epsilon": epsilon})
         });
         json!({
             "noise": noise, "rounds": args.rounds, "delta": args.delta,
-            "sample": args.sample.unwrap_or(1.0), "bits": args.bits, "values": args.values,
+            "bits": args.bits, "values": args.values,
             "range": mechanism.range(), "step": mechanism.step(), "norm": self.norm(),
             "share_deviation": noise.share_deviation(),
             "share_variance_steps": mechanism.share_variance(),
             "squared_norm_steps": mechanism.squared_norm(),
             "epsilon": epsilon.epsilon, "order": epsilon.order, "rho": epsilon.rho,
-            "epsilon_unsampled": unsampled.map(|found| found.epsilon),
             "colluders": colluders.collect::<Value>(),
         })
     }
 
     fn lines(&self, args: &Dp) -> Vec<String> {
-        let Self { noise, mechanism, epsilon, unsampled, colluders } = self;
+        let Self { noise, mechanism, epsilon, colluders } = self;
         let Literal { sigma, clip, min_clients, .. } = noise.literal();
         let (share, step) = (noise.share_deviation(), mechanism.step());
-        let method = if epsilon.rho.is_some() { "zCDP" } else { "Rényi" };
         let mut lines = vec![
             format!(
                 "noise of a sum of {min_clients} clients: standard deviation {sigma} x {clip} = {}; \
@@ -92,17 +87,13 @@ impl Protection {
                 self.norm()
             ),
             format!(
-                "{} at delta {}, rounds {} ({method}, order {:.1})",
+                "{} at delta {}, rounds {} (zCDP, order {:.1})",
                 words(Some(epsilon)),
                 args.delta,
                 args.rounds,
                 epsilon.order
             ),
         ];
-        if args.sample.is_some() {
-            let unsampled = words(unsampled.as_ref());
-            lines.push(format!("  against who can tell which updates are zeros: {unsampled}"));
-        }
         lines.extend(colluders.iter().map(|(colluders, left, found)| {
             let found = words(found.as_ref());
             format!(

@@ -2,7 +2,7 @@
 
 use ciphergram_he::{
     AnyKey, Error, Limits,
-    job::{AllowedNode, NoiseLimits, PrivateRanges, SettledTensor},
+    job::{AllowedNode, Budget, NoiseLimits, PrivateRanges, SettledTensor},
     private_ranges::{RangesSecret, Rank},
 };
 use ciphergram_nic::federation::nodes::read_allowed;
@@ -48,20 +48,27 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         let node = |(node, client): (_, _)| AllowedNode { node: format!("{node}"), client };
         allowed.into_iter().map(|(id, client)| node((id, client))).collect()
     });
-    let noise = args.dp_sigma.zip(args.dp_clip).map(|(sigma, clip)| NoiseLimits { sigma, clip });
+    let budget = args.dp_epsilon.zip(args.dp_rounds).map(|(epsilon, rounds)| Budget {
+        epsilon,
+        delta: args.dp_delta,
+        rounds,
+    });
+    let noise = args.dp_sigma.zip(args.dp_clip);
+    let noise = noise.map(|(sigma, clip)| NoiseLimits { sigma, clip, budget });
     let private_ranges = private_ranges(args, &key, clients)?;
     // What is not told cannot be fitted to the clients.
     let is_settled = noise.is_some() || private_ranges.is_some();
     let heaviest = if is_settled { 1 } else { defaults.max_weight };
+    let defaults = defaults.of_clients(clients, args.min_clients);
     let mut limits = Limits {
-        clients,
-        min_clients: args.min_clients.unwrap_or(defaults.min_clients.min(clients)),
+        colluders: args.colluders.or(defaults.colluders),
         max_weight: max_weight.unwrap_or(heaviest),
         max_range: args.max_range.unwrap_or(defaults.max_range),
         tensors,
         noise,
         allow,
         private_ranges,
+        ..defaults
     };
     if let (Some(noise), None) = (limits.noise()?, args.max_range) {
         limits.max_range = limits.max_range.max(noise.range());
@@ -72,8 +79,11 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let mut lines = vec![
         format!("{}: job {id} of {} clients", args.out.display(), limits.clients),
         format!(
-            "sums of {} or more, weights up to {}, ranges up to {}",
-            limits.min_clients, limits.max_weight, limits.max_range
+            "sums of {} or more, of whom {} may collude, weights up to {}, ranges up to {}",
+            limits.min_clients,
+            limits.colluders.unwrap_or(0),
+            limits.max_weight,
+            limits.max_range
         ),
     ];
     if let Ok(PrivateRanges { rank, levels, agree_every, clip_norm, .. }) = job.private_ranges() {
@@ -92,6 +102,11 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     if let Some(noise) = job.noise() {
         lines
             .push(format!("one range of {} for all tensors, and noise in each sum", noise.range()));
+    }
+    if let Some(Budget { epsilon, delta, rounds }) = budget {
+        lines.push(format!(
+            "{rounds} rounds in all, within an epsilon of {epsilon} at a delta of {delta}"
+        ));
     }
     lines.extend(kept);
     let content: Value = serde_json::from_str(&job.to_json()?)?;

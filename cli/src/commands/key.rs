@@ -28,13 +28,16 @@ fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
 
 fn status(args: &KeyStatus) -> Result<(), Failure> {
     let key = files::read_secret(&args.key)?;
-    let (failures, most) = Ledger::beside(&args.key).failures(key.public())?;
+    let failures = Ledger::beside(&args.key).failures(key.public())?;
+    let most = key.public().parameters().scheme().max_failures();
     let (id, proves) = (key.public().id().to_string(), key.public().check_sums().is_ok());
     let value = json!({
         "key_id": id, "sum_key": proves, "failures": failures, "max_failures": most,
     });
-    let mut lines = vec![format!("key {id}"), format!("{failures} of {most} sums did not open")];
-    if failures >= most {
+    let of_most = most.map_or(String::new(), |most| format!(", of {most} that end it"));
+    let mut lines =
+        vec![format!("key {id}"), format!("sums that did not open: {failures}{of_most}")];
+    if most.is_some_and(|most| failures >= most) {
         lines.push("it opens no more sums: make another key".into());
     }
     if !proves {

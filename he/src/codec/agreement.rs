@@ -7,8 +7,8 @@ use crate::{
     tensors::Dtype,
 };
 
-/// Names, types and shapes of the tensors, their clipping ranges, the largest weight, and the norm that updates are
-/// clipped to, if they are.
+/// Names, types and shapes of the tensors, their clipping ranges, the largest weight, the norm that updates are clipped
+/// to, if they are, and which sums those who take part opened last.
 ///
 /// All of it is public: it travels in clear with every contribution.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,11 +17,26 @@ pub struct Agreement {
     ranges: Vec<f64>,
     max_weight: u32,
     clip_norm: Option<f64>,
+    opened: Vec<OpenedRound>,
     values: usize,
+}
+
+/// The last round of a job that a client opened, and the digest of the sum that it opened it to.
+///
+/// Contributions are sealed under those of all who take part. So an aggregator that gave two clients different sums of
+/// one round is found out at the next round that both take part in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenedRound {
+    /// The round.
+    pub round: u64,
+    /// The digest of its sum.
+    pub sum: [u8; 32],
 }
 
 /// Precedes a norm that updates are clipped to, in the place of the largest weight, which is never 0.
 const CLIP_NORM: u32 = 0;
+/// Precedes the rounds that were opened, in the place of such a norm, which is never NaN.
+const OPENED: u64 = u64::MAX;
 
 /// More values than this is a malformed frame. It keeps the number of chunks below 2^32: those that carry
 /// values hold dozens each, and masks little more than double their number.
@@ -50,7 +65,7 @@ impl Agreement {
                 return Err(Error::Range { tensor, range });
             }
         }
-        Ok(Self { specs, ranges, max_weight, clip_norm: None, values })
+        Ok(Self { specs, ranges, max_weight, clip_norm: None, opened: vec![], values })
     }
 
     /// Returns the same agreement with an L2 norm that each client clips its whole update to, or without one.
@@ -67,6 +82,15 @@ impl Agreement {
         }
     }
 
+    /// Returns the same agreement among clients who opened these rounds last, whatever it said of that.
+    #[must_use]
+    pub fn with_opened(mut self, opened: impl IntoIterator<Item = OpenedRound>) -> Self {
+        self.opened = opened.into_iter().collect();
+        self.opened.sort_unstable();
+        self.opened.dedup();
+        self
+    }
+
     /// Returns the same agreement over other ranges.
     ///
     /// # Errors
@@ -75,7 +99,8 @@ impl Agreement {
     /// # Panics
     /// If there are not as many ranges as tensors.
     pub(crate) fn with_ranges(&self, ranges: Vec<f64>) -> Result<Self, Error> {
-        Self::new(self.specs.clone(), ranges, self.max_weight)?.with_clip_norm(self.clip_norm)
+        let other = Self::new(self.specs.clone(), ranges, self.max_weight)?;
+        Ok(other.with_clip_norm(self.clip_norm)?.with_opened(self.opened.iter().copied()))
     }
 
     /// Returns the tensors, sorted by name.
@@ -102,6 +127,23 @@ impl Agreement {
         self.clip_norm
     }
 
+    /// Returns the rounds that those who take part opened last, ascending, each once.
+    #[must_use]
+    pub fn opened(&self) -> &[OpenedRound] {
+        &self.opened
+    }
+
+    /// Refuses to take part with clients who opened another sum of the same round.
+    ///
+    /// # Errors
+    /// [`Error::DifferentSums`].
+    pub(crate) fn check_opened(&self) -> Result<(), Error> {
+        match self.opened.windows(2).find(|pair| pair[0].round == pair[1].round) {
+            Some(pair) => Err(Error::DifferentSums { round: pair[0].round }),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the number of values of all tensors.
     #[must_use]
     pub fn values(&self) -> usize {
@@ -117,7 +159,8 @@ impl Agreement {
         check_layout(specs, &self.specs)
     }
 
-    /// Returns the agreement over the tensors of all, with the largest range of each and the largest weight.
+    /// Returns the agreement over the tensors of all, with the largest range of each, the largest weight and all rounds
+    /// that were opened.
     ///
     /// # Errors
     /// There is none, or their tensors or their clip norms differ from the first one's.
@@ -130,8 +173,10 @@ impl Agreement {
             let ranges = largest.ranges.iter_mut().zip(&other.ranges);
             ranges.for_each(|(range, other)| *range = range.max(*other));
             largest.max_weight = largest.max_weight.max(other.max_weight);
+            largest.opened.extend(&other.opened);
         }
-        Ok(largest)
+        let opened = std::mem::take(&mut largest.opened);
+        Ok(largest.with_opened(opened))
     }
 
     /// Refuses a weight that is not from 1 to the largest.
@@ -164,6 +209,10 @@ impl Agreement {
             let difference = format!("the largest weight is {a} here and {b} there");
             return Err(Error::Ranges { difference });
         }
+        if self.opened != other.opened {
+            let difference = "the sums that clients opened before are not the same".into();
+            return Err(Error::Ranges { difference });
+        }
         self.check_same_clip_norm(other)
     }
 
@@ -178,6 +227,15 @@ impl Agreement {
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
+        if !self.opened.is_empty() {
+            w.u32(CLIP_NORM);
+            w.u64(OPENED);
+            w.u16(self.opened.len() as u16);
+            for OpenedRound { round, sum } in &self.opened {
+                w.u64(*round);
+                w.bytes(sum);
+            }
+        }
         if let Some(norm) = self.clip_norm {
             w.u32(CLIP_NORM);
             w.u64(norm.to_bits());
@@ -188,17 +246,31 @@ impl Agreement {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let (clip_norm, max_weight) = match r.u32()? {
-            CLIP_NORM => (Some(f64::from_bits(r.u64()?)), r.u32()?),
-            max_weight => (None, max_weight),
-        };
+        let (mut opened, mut clip_norm, mut max_weight) = (vec![], None, r.u32()?);
+        if max_weight == CLIP_NORM {
+            let mut norm = r.u64()?;
+            if norm == OPENED {
+                for _ in 0..r.u16()? {
+                    opened.push(OpenedRound { round: r.u64()?, sum: r.array()? });
+                }
+                max_weight = r.u32()?;
+                norm = if max_weight == CLIP_NORM { r.u64()? } else { OPENED };
+            }
+            if norm != OPENED {
+                (clip_norm, max_weight) = (Some(f64::from_bits(norm)), r.u32()?);
+            }
+        }
         let specs = read_specs(r)?;
         let ranges =
             specs.iter().map(|_| r.u64().map(f64::from_bits)).collect::<Result<Vec<_>, _>>()?;
         if max_weight == 0 {
             return Err(FrameError::Malformed { what: "a largest weight of 0" }.into());
         }
-        Self::new(specs, ranges, max_weight)?.with_clip_norm(clip_norm)
+        if !opened.is_sorted_by(|a, b| a < b) {
+            return Err(FrameError::Malformed { what: "opened rounds out of order" }.into());
+        }
+        let agreement = Self::new(specs, ranges, max_weight)?.with_clip_norm(clip_norm)?;
+        Ok(agreement.with_opened(opened))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The parts of an error: one type for each thing that can be wrong.
 
-/// The version of frames that this program reads and writes.
-pub(crate) const FRAME_VERSION: u16 = 4;
+/// The version of frames that this program writes. It reads the one before too.
+pub(crate) const FRAME_VERSION: u16 = 5;
 
 /// A reason to refuse parameters, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,11 @@ pub enum FrameError {
         /// The version found.
         found: u16,
     },
+    /// Sealed when a `ckks-sum` key had one secret for all statements.
+    #[error(
+        "sealed by an earlier ciphergram, when one secret served all rounds: seal it again with this one"
+    )]
+    StandingSecret,
     /// It ends early.
     #[error("truncated")]
     Truncated,

@@ -15,7 +15,7 @@ use super::frame::{self, Header, Kind};
 use crate::{
     Agreement, Error, PublicKey, Update,
     bytes::Reader,
-    codec::{Policy, round_up_to_power_of_two},
+    codec::{OpenedRound, Policy, round_up_to_power_of_two},
     contributors::{Contributor, Distinct},
     error::FrameError,
     ids::{JobId, Seed},
@@ -44,7 +44,8 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Makes a client's own proposal, within the job; of private ranges with the secret beside its key.
+    /// Makes a client's own proposal, within the job; of private ranges with the secret beside its key. From the ledger
+    /// come the lowest round that it still contributes to and the last that it opened.
     ///
     /// # Errors
     /// A value is not finite or, unless ranges are private, beyond the largest range of the job; the weight is not from
@@ -53,7 +54,7 @@ impl Announcement {
     pub fn propose(
         seed: Seed,
         job: &Job,
-        lowest_round: u64,
+        (lowest_round, opened): (u64, Option<OpenedRound>),
         update: &Update,
         weight: u64,
         secret: Option<&RangesSecret>,
@@ -76,6 +77,7 @@ impl Announcement {
         let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
         agreement.check_weight(weight)?;
         job.check_announced(&agreement)?;
+        let agreement = agreement.with_opened(opened);
         Ok(Self { seed, job: job.id(), lowest_round, agreement, proposal })
     }
 
@@ -185,16 +187,31 @@ pub struct Joined {
     pub left_out: Vec<(u16, Error)>,
 }
 
-/// Finds the agreement with the layout that most have, on a tie the first of them: one liar is not the measure of all.
-fn commonest_layout<'a>(agreements: impl Iterator<Item = &'a Agreement>) -> Option<&'a Agreement> {
-    let mut found: Vec<(&Agreement, usize)> = vec![];
-    for agreement in agreements {
-        match found.iter_mut().find(|(first, _)| first.specs() == agreement.specs()) {
+/// Finds what most are the same as, on a tie the first of them: one liar is not the measure of all.
+fn commonest<T: Copy>(all: impl Iterator<Item = T>, is_same: impl Fn(T, T) -> bool) -> Option<T> {
+    let mut found: Vec<(T, usize)> = vec![];
+    for one in all {
+        match found.iter_mut().find(|(first, _)| is_same(*first, one)) {
             Some((_, count)) => *count += 1,
-            None => found.push((agreement, 1)),
+            None => found.push((one, 1)),
         }
     }
-    found.into_iter().rev().max_by_key(|(_, count)| *count).map(|(agreement, _)| agreement)
+    found.into_iter().rev().max_by_key(|(_, count)| *count).map(|(one, _)| one)
+}
+
+/// Refuses an agreement of a client who opened another sum of a round than most others did, on a tie than the first.
+///
+/// # Errors
+/// [`Error::DifferentSums`].
+fn check_opened(own: &Agreement, others: &[&Agreement]) -> Result<(), Error> {
+    for own in own.opened() {
+        let all = others.iter().flat_map(|other| other.opened());
+        let of_round = all.filter(|other| other.round == own.round);
+        if commonest(of_round, |a, b| a == b).is_some_and(|usual| usual != own) {
+            return Err(Error::DifferentSums { round: own.round });
+        }
+    }
+    Ok(())
 }
 
 impl RoundTerms {
@@ -205,7 +222,7 @@ impl RoundTerms {
     ///
     /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
     /// most others, on a tie than the client with the lowest number; whoever announces another's seed; and whoever
-    /// is more than 64 rounds above all others.
+    /// is more than 64 rounds above all others; whoever opened another sum of a round than most.
     ///
     /// # Errors
     /// Nobody is left.
@@ -222,13 +239,15 @@ impl RoundTerms {
                 false
             }
         });
-        let usual = commonest_layout(sorted.iter().map(|(_, a)| &a.agreement));
+        let all: Vec<_> = sorted.iter().map(|(_, a)| &a.agreement).collect();
+        let usual = commonest(all.iter().copied(), |a, b| a.specs() == b.specs());
         for (number, a) in sorted {
             let number = *number;
             let mut check = || {
                 if let Some(usual) = usual {
                     usual.check_layout(a.agreement.specs())?;
                 }
+                check_opened(&a.agreement, &all)?;
                 if let Some(proposal) = &a.proposal {
                     proposals.add(&Contributor { number, seed: proposal.seed() })?;
                 }
@@ -305,7 +324,8 @@ impl RoundTerms {
             }
             (Ok(_), Some(ranges)) => {
                 let (specs, max_weight) = (self.agreement.specs(), self.agreement.max_weight());
-                self.agreement = job.open_ranges(secret, &ranges, specs, max_weight)?;
+                let opened = job.open_ranges(secret, &ranges, specs, max_weight)?;
+                self.agreement = opened.with_opened(self.agreement.opened().iter().copied());
                 Ok(self)
             }
             (Ok(_), None) => bad("they have no private ranges, which the job agrees on"),
@@ -316,7 +336,8 @@ impl RoundTerms {
 
     /// Refuses terms, with ranges that are [opened](Self::opened), under which a client must not contribute what it
     /// announced: it is not listed with its seed; the round is below its lowest; they are beyond the job, or, unless
-    /// ranges are private, a range or weight is below its own proposal.
+    /// ranges are private, a range or weight is below its own proposal; they leave out the sum that it opened last, or
+    /// list two of one round.
     ///
     /// # Errors
     /// The first of these.
@@ -342,7 +363,10 @@ impl RoundTerms {
         {
             return bad("a range or the largest weight is below what this client proposed");
         }
-        Ok(())
+        if !own.agreement.opened().iter().all(|own| self.agreement.opened().contains(own)) {
+            return bad("they leave out the sum that this client opened last");
+        }
+        self.agreement.check_opened()
     }
 
     /// Returns the frame.

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 use super::{AllowedNode, Job, Limits, NoiseLimits, PrivateRanges, SettledTensor, name};
 use crate::{
     Error, PublicKey, TensorSpec,
-    ids::{JobId, KeyId, hex, parse_hex16},
+    ids::{JobId, KeyId, hex, parse_hex},
     private_ranges::Rank,
     tensors::Dtype,
     versions,
 };
 
 const KIND: &str = "ciphergram-job";
-/// The first version has no private ranges; a job without any is still of that.
-const VERSION: u32 = 2;
+/// The first version has no private ranges, the second names no colluders; a job without is still of that.
+const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,12 +24,14 @@ struct JobJson {
     key_id: String,
     clients: u16,
     min_clients: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    colluders: Option<u16>,
     max_weight: u32,
     max_range: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<TensorJson>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    noise: Option<NoiseJson>,
+    noise: Option<NoiseLimits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     allow: Option<Vec<NodeJson>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,13 +61,6 @@ struct TensorJson {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NoiseJson {
-    sigma: f64,
-    clip: f64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct NodeJson {
     node: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,6 +80,7 @@ impl Job {
         let Limits {
             clients,
             min_clients,
+            colluders,
             max_weight,
             max_range,
             tensors,
@@ -109,15 +105,20 @@ impl Job {
         };
         let file = JobJson {
             kind: KIND.into(),
-            version: if private_ranges.is_some() { VERSION } else { 1 },
+            version: match (colluders, private_ranges) {
+                (Some(_), _) => VERSION,
+                (None, Some(_)) => 2,
+                (None, None) => 1,
+            },
             nonce: hex(&self.nonce),
             key_id: self.key.to_string(),
             clients: *clients,
             min_clients: *min_clients,
+            colluders: *colluders,
             max_weight: *max_weight,
             max_range: *max_range,
             tensors: tensors.as_ref().map(|all| all.iter().map(tensor).collect()),
-            noise: noise.map(|NoiseLimits { sigma, clip }| NoiseJson { sigma, clip }),
+            noise: *noise,
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
             private_ranges: private_ranges.map(private),
         };
@@ -146,7 +147,7 @@ impl Job {
     fn parts(text: &str) -> Result<([u8; 16], KeyId, Limits), Error> {
         versions::check_json(text, "job", KIND, VERSION)?;
         let file: JobJson = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
-        let id = |text: &str| parse_hex16(text).ok_or_else(|| invalid("an id is not 32 digits"));
+        let id = |text: &str| parse_hex(text).ok_or_else(|| invalid("an id is not 32 digits"));
         let tensor = |t: TensorJson| {
             let unknown = || Error::Dtype { tensor: t.name.clone(), dtype: t.dtype.clone() };
             let dtype = Dtype::from_name(&t.dtype).ok_or_else(unknown)?;
@@ -168,10 +169,11 @@ impl Job {
         let limits = Limits {
             clients: file.clients,
             min_clients: file.min_clients,
+            colluders: file.colluders,
             max_weight: file.max_weight,
             max_range: file.max_range,
             tensors: tensors.transpose()?,
-            noise: file.noise.map(|NoiseJson { sigma, clip }| NoiseLimits { sigma, clip }),
+            noise: file.noise,
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
             private_ranges: file.private_ranges.map(private).transpose()?,
         };

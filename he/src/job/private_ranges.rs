@@ -14,11 +14,6 @@ use crate::{
     },
 };
 
-/// A client asks for other ranges once more than one value in this many is clipped.
-const ONE_CLIPPED_IN: usize = 100;
-/// Ranges are agreed anew once one client in this many asks for it.
-const ONE_ASKING_IN: usize = 3;
-
 /// How clients agree on ranges without showing theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrivateRanges {
@@ -94,19 +89,6 @@ impl PrivateRanges {
         }
         let why = format!("{found} encrypted rows for {tensors} tensors, the job has {needed}");
         Err(Error::BeyondJob { why })
-    }
-
-    /// Returns whether a client asks for other ranges, where they hold: more than one in a hundred of its values was
-    /// clipped.
-    #[must_use]
-    pub fn asks_anew(&self, clipped: &[usize], values: usize) -> bool {
-        self.agree_every > 1 && clipped.iter().sum::<usize>() > values / ONE_CLIPPED_IN
-    }
-
-    /// Returns whether ranges are agreed anew: a third of a round's clients ask for it.
-    #[must_use]
-    pub fn agrees_anew(&self, asking: usize, clients: usize) -> bool {
-        asking * ONE_ASKING_IN >= clients
     }
 
     /// Refuses fewer proposals than a rank needs.

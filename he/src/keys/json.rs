@@ -12,7 +12,7 @@ use crate::{
     Error, Parameters, Scheme,
     ckks::LEVELLED_KTY,
     error::ModulusFault,
-    ids::{KeyId, hex, parse_hex16},
+    ids::{KeyId, hex, parse_hex},
     paillier::{PaillierModulus, PaillierSecret},
     params::{FamilyParameters, Literal},
     private_ranges::RangesSecret,
@@ -307,7 +307,7 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     check_rlwe_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
     let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
-    let id = || parse_hex16(&own.key_id).map(KeyId).ok_or_else(bad_id);
+    let id = || parse_hex(&own.key_id).map(KeyId).ok_or_else(bad_id);
     match parameters.family() {
         FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
         FamilyParameters::CkksSum(rlwe) => {
@@ -356,7 +356,7 @@ fn bad_id() -> Error {
 /// Reads the name of the sum key, if there is one.
 fn sum_key_id(file: &PublicJson) -> Result<Option<[u8; 16]>, Error> {
     let text = file.ciphergram.as_ref().and_then(|own| own.sum_key_id.as_ref());
-    text.map(|text| parse_hex16(text).ok_or_else(bad_id)).transpose()
+    text.map(|text| parse_hex(text).ok_or_else(bad_id)).transpose()
 }
 
 fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {

@@ -78,7 +78,7 @@ impl SecretKey {
             }
             FamilyParameters::CkksSum(rlwe) => {
                 let rlwe = rlwe.clone();
-                let secrets = symmetric::Secrets::expand(seed, &rlwe, &parameters, &engine)?;
+                let secrets = symmetric::Secrets::new(seed, &parameters, &rlwe);
                 let public = PublicKey::of_seed(parameters, &rlwe, seed);
                 let sum_key = Some(SumKey::of_seed(seed));
                 Self { public, material: SecretMaterial::CkksSum(secrets), sum_key, ranges: None }
@@ -167,17 +167,14 @@ impl SecretKey {
     }
 
     /// Returns the scheme over this key of updates of `values` values.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub(crate) fn scheme(&self, values: usize) -> Result<&dyn SecretScheme, Error> {
-        Ok(match &self.material {
+    pub(crate) fn scheme(&self, values: usize) -> &dyn SecretScheme {
+        match &self.material {
             SecretMaterial::Paillier(secret) => secret,
-            SecretMaterial::CkksSum(secrets) => secrets.of_values(values)?,
+            SecretMaterial::CkksSum(secrets) => secrets.of_values(values),
             SecretMaterial::CkksSumPublic(secret) => secret,
             #[cfg(test)]
             SecretMaterial::Plain(plain) => plain,
-        })
+        }
     }
 
     /// Returns the program of an operation on updates of `values` values, decryption that of a sum of `contributors`:
@@ -194,9 +191,9 @@ impl SecretKey {
         values: usize,
     ) -> Result<Arc<Program>, Error> {
         match operation {
-            Operation::Encrypt => self.scheme(values)?.encrypt_program(engine),
+            Operation::Encrypt => self.scheme(values).encrypt_program(engine),
             Operation::Aggregate => Ok(self.public.sums(values).sum_program()),
-            Operation::Decrypt => Ok(self.scheme(values)?.decrypt_program(contributors)),
+            Operation::Decrypt => self.scheme(values).decrypt_program(contributors),
         }
     }
 }

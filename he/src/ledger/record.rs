@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, iter};
 
+use crate::{codec::OpenedRound, ids::parse_hex};
+
 /// Everything that the lines so far say. Keys of maps are the words of lines.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Record {
     /// The last round that a client sealed a contribution to, by `JOB NUMBER`.
     sealed: BTreeMap<String, u64>,
-    /// The last round of which a sum opened, by job.
-    opened: BTreeMap<String, u64>,
+    /// The last round of which a sum opened, and its digest, by job.
+    opened: BTreeMap<String, (u64, String)>,
     /// The sums of a round that were opened or tried, by `KEY JOB ROUND`.
     sums: BTreeMap<String, Vec<Opening>>,
     /// Openings under a key, and those that ended without a failure.
@@ -47,9 +49,12 @@ impl End {
 /// What is known of a sum before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
-    /// No sum of its round was opened.
-    New,
-    /// It was, or its opening was cut short.
+    /// It was not tried, and no sum of its round opened.
+    New {
+        /// The sums of the round that did not open, or may not have.
+        failed: usize,
+    },
+    /// It opened, or its opening was cut short.
     Tried,
     /// It did not open.
     Failed,
@@ -87,8 +92,8 @@ impl Record {
             }
             ["opened", key, job, round, digest] => {
                 let Ok(number) = round.parse() else { return false };
-                let last = self.opened.entry(job.into()).or_insert(number);
-                *last = number.max(*last);
+                let last = self.opened.entry(job.into()).or_default();
+                *last = (number, digest.to_owned()).max(std::mem::take(last));
                 self.end(key, &format!("{key} {job} {round}"), digest, End::Opened);
             }
             ["failed", key, job, round, digest] => {
@@ -118,9 +123,11 @@ impl Record {
         self.sealed.get(&format!("{job} {number}")).copied()
     }
 
-    /// Returns the last round of a job of which a sum opened. One that did not open says nothing of its round.
-    pub(super) fn last_opened(&self, job: &str) -> Option<u64> {
-        self.opened.get(job).copied()
+    /// Returns the last round of a job of which a sum opened, and which one. One that did not open says nothing of its
+    /// round.
+    pub(super) fn last_opened(&self, job: &str) -> Option<OpenedRound> {
+        let (round, digest) = self.opened.get(job)?;
+        Some(OpenedRound { round: *round, sum: parse_hex(digest)? })
     }
 
     /// Returns what is known of the sum of a round, named `KEY JOB ROUND`, that has this digest.
@@ -129,8 +136,13 @@ impl Record {
         match openings.iter().find(|opening| opening.digest == digest) {
             Some(opening) if opening.ends.contains(&End::Failed) => Known::Failed,
             Some(_) => Known::Tried,
-            None if openings.is_empty() => Known::New,
-            None => Known::Another,
+            None if openings.iter().any(|other| other.ends.contains(&End::Opened)) => {
+                Known::Another
+            }
+            None => {
+                let may_tell = |opening: &&Opening| !opening.ends.contains(&End::Refused);
+                Known::New { failed: openings.iter().filter(may_tell).count() }
+            }
         }
     }
 

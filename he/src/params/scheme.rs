@@ -74,14 +74,15 @@ impl Scheme {
         }
     }
 
-    /// Returns the number of sums that do not open after which a key opens nothing more.
+    /// Returns the number of sums that do not open after which a key opens nothing more, if failures of one round say
+    /// anything of a later one: under `ckks-sum-public`, whose secret serves all.
     ///
-    /// Each failure may tell a bit of the secret key to whoever caused it. Under `ckks-sum-public` the guard hides 79
-    /// bits, and three failures in a million rounds tell at most 59 of them; the fourth ends the key. Sixteen would
-    /// tell 79 within 200 rounds (`he/docs/verifiable-sums.md`).
+    /// The guard hides 79 bits of it, and three failures in a million rounds tell at most 59; the fourth ends the key
+    /// (`he/docs/verifiable-sums.md`). Under `ckks-sum` each statement has a secret of its own; Paillier has no noise to
+    /// ask about.
     #[must_use]
-    pub fn max_failures(self) -> usize {
-        if self == Self::CkksSumPublic { 4 } else { 16 }
+    pub fn max_failures(self) -> Option<usize> {
+        (self == Self::CkksSumPublic).then_some(4)
     }
 
     /// Returns the family, which says how keys and programs are made.

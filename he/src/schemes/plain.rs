@@ -17,7 +17,7 @@ use crate::{
     bytes::write_words,
     codec::{FieldRoom, Packing},
     error::{CiphertextFault, faults::ParameterError},
-    ids::Seed,
+    ids::{Seed, Statement},
     params::{
         Chunks,
         geometry::{CHUNK_BYTES, Geometry},
@@ -142,7 +142,12 @@ impl RunningSum for BeatSums {
 }
 
 impl SecretScheme for Plain {
-    fn encryptor(&self, _: &dyn Engine, _: &Seed) -> Result<Box<dyn Encryptor>, Error> {
+    fn encryptor(
+        &self,
+        _: &dyn Engine,
+        _: &Statement,
+        _: &Seed,
+    ) -> Result<Box<dyn Encryptor>, Error> {
         Ok(Box::new(*self))
     }
 
@@ -150,12 +155,12 @@ impl SecretScheme for Plain {
         PublicEncryption::encrypt_program(self, engine)
     }
 
-    fn decrypt_program(&self, _: usize) -> Arc<Program> {
-        unpack("plain.decrypt")
+    fn decrypt_program(&self, _: usize) -> Result<Arc<Program>, Error> {
+        Ok(unpack("plain.decrypt"))
     }
 
-    fn opener(&self, _: &BTreeSet<usize>) -> Box<dyn Opener + '_> {
-        Box::new(*self)
+    fn opener(&self, _: &Statement, _: &BTreeSet<usize>) -> Result<Box<dyn Opener + '_>, Error> {
+        Ok(Box::new(*self))
     }
 }
 
@@ -237,7 +242,9 @@ mod tests {
     }
 
     fn job(key: &SecretKey) -> Job {
-        Job::new(key.public(), Limits::of_key(key.public())).unwrap()
+        let limits = Limits::of_key(key.public());
+        let clients = limits.clients;
+        Job::new(key.public(), limits.of_clients(clients, Some(1))).unwrap()
     }
 
     fn agreement(values: u64) -> Agreement {

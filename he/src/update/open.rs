@@ -11,6 +11,7 @@ use crate::{
     bytes::read_words,
     codec::{self, Decoder, Fields, Output, bits_at, is_zero_between},
     contributors::ContributorSet,
+    ids::Statement,
     job::Job,
     params::{Chunks, Geometry},
     schemes::{Groups, Opener, Scratch},
@@ -236,6 +237,7 @@ struct Opening<'a> {
     parameters: &'a Parameters,
     chunks: &'a Chunks,
     sum: &'a Sum,
+    statement: Statement,
     tags: ExpectedTags,
     observe: &'a (dyn Fn(u32) + Sync),
 }
@@ -253,7 +255,7 @@ impl<'a> Opening<'a> {
         sum.check(key.public(), job)?;
         let statement = job.terms(sum.round, &sum.agreement)?.statement();
         let tags = ExpectedTags::new(sum_key, &statement, &sum.contributors, &sum.sets, chunks);
-        Ok(Self { key, engine, parameters, chunks, sum, tags, observe: &|_| {} })
+        Ok(Self { key, engine, parameters, chunks, sum, statement, tags, observe: &|_| {} })
     }
 
     /// Opens all groups into `whole`, some at a time, each from its bytes to its values while it is in
@@ -262,7 +264,7 @@ impl<'a> Opening<'a> {
     fn run<S: Sink>(&self, mut whole: S) -> Result<(), Error> {
         check_stream(self.key.public(), self.engine, self.chunks, &self.sum.stream)?;
         let counts = self.sum.sets.iter().map(ContributorSet::count).collect();
-        let opener = self.key.scheme(self.chunks.values())?.opener(&counts);
+        let opener = self.key.scheme(self.chunks.values()).opener(&self.statement, &counts)?;
         let g = self.chunks.geometry();
         let each = opener.groups_at_once() * g.group_chunks();
         let runs = (0..self.chunks.count()).step_by(each).map(|first| {

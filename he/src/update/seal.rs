@@ -176,10 +176,11 @@ impl Sealer {
             (key.tag_key()?, Contributor { number: key.number(), seed: ticket.seed() });
         terms.job().check_key(key.public())?;
         terms.job().check_number(contributor.number)?;
+        let statement = terms.statement();
         let encryptor = match key {
             KeyRef::Client(key) => key.public().encryption()?.encryptor(&*engine)?,
             KeyRef::Secret(key, _) => {
-                key.scheme(update.count())?.encryptor(&*engine, &ticket.seed())?
+                key.scheme(update.count()).encryptor(&*engine, &statement, &ticket.seed())?
             }
         };
         let parameters = key.public().parameters();
@@ -198,7 +199,7 @@ impl Sealer {
         }
         // Nothing is spent yet; chunks that were spent are refused here, before any work.
         ticket.spend(key, next)?;
-        let tags = Tags::new(&tag_key, &terms.statement(), &contributor, &chunks, update.weight());
+        let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
         Ok(Self { engine, encryptor, tags, contributor, chunks, update, key, ticket, next })
     }
 

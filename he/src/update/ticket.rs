@@ -78,6 +78,13 @@ impl Ticket {
         Ok(Self { seed: Seed::draw()?, next: 0 })
     }
 
+    /// Makes the ticket of one update, rounded one way: its seed is bound to both, so that whoever goes on from a copy of
+    /// what was kept of them seals the same message, and with it the same bytes, or another one under another seed.
+    #[must_use]
+    pub fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
+        Self { seed: Seed::of_update(rounding, fingerprint), next: 0 }
+    }
+
     /// Resumes the right to go on with a contribution whose chunks before `next` are sealed and kept.
     ///
     /// The caller vouches that no chunk from `next` on was ever sent, by whatever process, and that

@@ -27,6 +27,7 @@ impl Key {
     pub(crate) fn new(secret: SecretKey) -> Self {
         let limits = Limits {
             min_clients: 1,
+            colluders: None,
             max_weight: u32::MAX,
             max_range: f64::MAX,
             ..Limits::of_key(secret.public())

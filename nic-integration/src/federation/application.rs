@@ -166,17 +166,11 @@ impl Application for SumApplication {
 
     /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one another, once private
     /// ranges are there if the job has such.
-    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+    fn open(&mut self, _: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
         let Self { parts, private } = self;
         match private {
-            Some(finder) => finder.open(parts, round, joined),
+            Some(finder) => finder.open(parts, joined),
             None => Ok(parts.open_over(parts.join(joined)?, None, BTreeSet::new())),
-        }
-    }
-
-    fn take_note(&mut self, round: u32, contributor: u16, note: &[u8]) {
-        if let Some(finder) = &mut self.private {
-            finder.take_note(round, contributor, note);
         }
     }
 }

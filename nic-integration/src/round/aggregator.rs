@@ -19,7 +19,7 @@ use crate::proto::{
     Stranger, Time,
 };
 
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Note, Probe, Ready};
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Probe, Ready};
 use super::open::{Round, RoundProgress, RoundSummary};
 use super::pending::{Joined, PendingRound};
 use super::{Application, JOIN_INBOX, Shortage};
@@ -352,13 +352,6 @@ impl<A: Application> Aggregator<A> {
             Some(Kind::Probe) => {
                 let Ok(probe) = Probe::parse(data) else { return };
                 self.on_probe(now, from, probe);
-            }
-            Some(Kind::Note) => {
-                let Ok(Note { round, note }) = Note::parse(data) else { return };
-                let found = self.rounds().find(|own| own.number() == round);
-                if let Some(contributor) = found.and_then(|own| own.contributor_at(from)) {
-                    self.application.take_note(round, contributor, &note);
-                }
             }
             Some(Kind::Bye) => {
                 self.refusals.retain(|(to, _)| *to != from);

@@ -19,7 +19,7 @@ use crate::proto::{
     Stats, SumMessage, Time,
 };
 
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Note, Open, Probe, Ready, Refuse};
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
 pub use event::{ContributorEvent, Opening, SumLayout, Sums};
 
 use super::rkey::fresh_rkey;
@@ -194,17 +194,6 @@ impl Contributor {
         round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
         let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
         self.send(now, Kind::Ready, ready.encode()).map(|_| ())
-    }
-
-    /// Sends the aggregator's application a note about the round, unless it is over. It is lost with the aggregator.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoRoom`].
-    pub fn note(&mut self, now: Time, note: &[u8]) -> Result<(), NicError> {
-        let State::Contributing(round) = &self.state else { return Ok(()) };
-        let note = Note { round: round.round, note: note.to_vec() };
-        self.send(now, Kind::Note, note.encode()).map(|_| ())
     }
 
     /// Returns the sums of the round that ended last, once, where they landed.
@@ -419,7 +408,7 @@ impl Contributor {
                     round.end = Some(end);
                 }
             }
-            Some(Kind::Join | Kind::Ready | Kind::Probe | Kind::Bye | Kind::Note) | None => {}
+            Some(Kind::Join | Kind::Ready | Kind::Probe | Kind::Bye) | None => {}
         }
     }
 

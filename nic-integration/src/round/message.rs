@@ -26,13 +26,12 @@ pub(crate) enum Kind {
     Refuse = 5,
     End = 6,
     Bye = 7,
-    Note = 8,
 }
 
 impl Kind {
     pub(crate) fn from_immediate(immediate: Option<u32>) -> Option<Self> {
         use Kind::*;
-        let kinds = [Join, Open, Ready, Probe, Refuse, End, Bye, Note];
+        let kinds = [Join, Open, Ready, Probe, Refuse, End, Bye];
         kinds.into_iter().find(|kind| Some(*kind as u32) == immediate)
     }
 }
@@ -89,13 +88,6 @@ pub(crate) struct Probe {
     pub(crate) contributor: u16,
     pub(crate) inbox: u32,
     pub(crate) contribution: ContributionId,
-}
-
-/// Client to the application of its aggregator: something about the round that it is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    pub(crate) round: u32,
-    pub(crate) note: Vec<u8>,
 }
 
 /// Aggregator to client: a refusal, and the reason.
@@ -229,21 +221,6 @@ impl Probe {
     }
 }
 
-impl Note {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.round.to_le_bytes().to_vec();
-        put_bytes(&mut bytes, &self.note);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
-        let note = Self { round: reader.u32()?, note: reader.bytes()?.to_vec() };
-        reader.end()?;
-        Ok(note)
-    }
-}
-
 impl Refuse {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.contribution.to_vec();
@@ -374,7 +351,6 @@ mod tests {
             Refuse::parse(noise).map(|message| message.encode()),
             End::parse(noise).map(|message| message.encode()),
             Probe::parse(noise).map(|message| message.encode()),
-            Note::parse(noise).map(|message| message.encode()),
         ];
         // A resume of incarnation 0 is none, whatever its round.
         for accepted in again.into_iter().flatten() {
@@ -403,8 +379,6 @@ mod tests {
             prop_assert_eq!(Ready::parse(&ready.encode()), Ok(ready));
             let probe = Probe { contributor, inbox: rkey, contribution };
             prop_assert_eq!(Probe::parse(&probe.encode()), Ok(probe));
-            let note = Note { round, note: reason.clone().into_bytes() };
-            prop_assert_eq!(Note::parse(&note.encode()), Ok(note));
             let refuse = Refuse { contribution, reason: reason.clone() };
             prop_assert_eq!(Refuse::parse(&refuse.encode()), Ok(refuse));
             let end = End { contribution, round, closed, withheld, reason, contributed: numbers };

@@ -49,7 +49,12 @@ pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
 /// Returns a job of all clients of a key, of which at least two are summed: the same at every call.
 pub(crate) fn job(key: &PublicKey) -> &'static Job {
     static JOBS: Mutex<BTreeMap<String, &'static Job>> = Mutex::new(BTreeMap::new());
-    let make = || leak(Job::new(key, Limits { min_clients: 2, ..Limits::of_key(key) }).unwrap());
+    let make = || {
+        leak(
+            Job::new(key, Limits { min_clients: 2, colluders: None, ..Limits::of_key(key) })
+                .unwrap(),
+        )
+    };
     JOBS.lock().unwrap().entry(key.id().to_string()).or_insert_with(make)
 }
 
@@ -62,6 +67,7 @@ pub(crate) fn settled_job(key: &PublicKey, agreement: &Agreement) -> &'static Jo
     let tensors = agreement.specs().iter().zip(agreement.ranges()).map(settled).collect();
     let limits = Limits {
         min_clients: 2,
+        colluders: None,
         max_weight: agreement.max_weight(),
         tensors: Some(tensors),
         ..Limits::of_key(key)

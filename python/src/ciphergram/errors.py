@@ -124,6 +124,14 @@ class SecondSum(CiphergramError):
     """Another sum of a round of which one was opened. Field: ``round``."""
 
 
+class RoundSpent(CiphergramError):
+    """A round of which too many sums did not open. Field: ``round``."""
+
+
+class DifferentSums(CiphergramError):
+    """Clients of a round who opened different sums of an earlier one. Field: ``round``."""
+
+
 class KeySpent(CiphergramError):
     """A key under which too many sums did not open. Field: ``failures``."""
 

@@ -14,7 +14,7 @@ use crate::{
     bytes::write_words,
     codec::{FieldRoom, Packing},
     error::CiphertextFault,
-    ids::Seed,
+    ids::{Seed, Statement},
     params::{CHUNK_BYTES, Chunks},
     schemes::{
         self, Groups, Opener, Pace, PublicEncryption, RunningSum, Scratch, SecretScheme, SumScheme,
@@ -181,6 +181,7 @@ impl SecretScheme for PaillierSecret {
     fn encryptor(
         &self,
         engine: &dyn Engine,
+        _: &Statement,
         _: &Seed,
     ) -> Result<Box<dyn schemes::Encryptor>, Error> {
         Ok(Box::new(Encryptor::for_owner(self, engine)?))
@@ -190,12 +191,12 @@ impl SecretScheme for PaillierSecret {
         self.modulus().encrypt_program(engine)
     }
 
-    fn decrypt_program(&self, _: usize) -> Arc<Program> {
-        self.decrypt_program().clone()
+    fn decrypt_program(&self, _: usize) -> Result<Arc<Program>, Error> {
+        Ok(self.decrypt_program().clone())
     }
 
-    fn opener(&self, _: &BTreeSet<usize>) -> Box<dyn Opener + '_> {
-        Box::new(self)
+    fn opener(&self, _: &Statement, _: &BTreeSet<usize>) -> Result<Box<dyn Opener + '_>, Error> {
+        Ok(Box::new(self))
     }
 }
 

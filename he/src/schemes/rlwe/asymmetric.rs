@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error,
     bytes::{to_bytes, to_words},
-    ids::Seed,
+    ids::{Seed, Statement},
     random,
     schemes::{Encryptor, Groups, Opener, PublicEncryption, Scratch, SecretScheme},
 };
@@ -192,7 +192,12 @@ impl PublicEncryption for Public {
 }
 
 impl SecretScheme for Secret {
-    fn encryptor(&self, engine: &dyn Engine, _: &Seed) -> Result<Box<dyn Encryptor>, Error> {
+    fn encryptor(
+        &self,
+        engine: &dyn Engine,
+        _: &Statement,
+        _: &Seed,
+    ) -> Result<Box<dyn Encryptor>, Error> {
         self.public.encryptor(engine)
     }
 
@@ -200,14 +205,14 @@ impl SecretScheme for Secret {
         self.public.encrypt_program(engine)
     }
 
-    fn decrypt_program(&self, _: usize) -> Arc<Program> {
-        decrypt_program(&self.secret, self.parameters()).into()
+    fn decrypt_program(&self, _: usize) -> Result<Arc<Program>, Error> {
+        Ok(decrypt_program(&self.secret, self.parameters()).into())
     }
 
-    fn opener(&self, _: &BTreeSet<usize>) -> Box<dyn Opener + '_> {
-        let (program, parameters) = (self.decrypt_program(0), self.parameters());
+    fn opener(&self, _: &Statement, _: &BTreeSet<usize>) -> Result<Box<dyn Opener + '_>, Error> {
+        let (program, parameters) = (self.decrypt_program(0)?, self.parameters());
         let mask_words = parameters.mask_beats() * beats::WORDS;
-        opener(parameters, Decryption { program, mask_words })
+        Ok(opener(parameters, Decryption { program, mask_words }))
     }
 }
 

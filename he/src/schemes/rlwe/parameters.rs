@@ -23,6 +23,10 @@ pub const NOISE_BOUND: u64 = 21;
 /// a chunk.
 const MOST_APART: usize = 4;
 
+/// The degree of the smallest ring, and the most clients under `ckks-sum` that it is for: with more, what their failures in
+/// one round may tell leaves less than 128 bits of a statement's secret (`he/docs/verifiable-sums.md`).
+const FEW_CLIENTS: (usize, u32) = (4096, 512);
+
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RlweParameters {
@@ -165,7 +169,7 @@ fn ring(degree: usize, primes: usize) -> Arc<Ring> {
 /// as they do over large rings, whose coefficients are too large for a head alone, all fields have at most `h` bits.
 ///
 /// # Errors
-/// The ring is not secure, or has no room for a chunk's head in a coefficient.
+/// The ring is not secure, also by what its clients may tell, or has no room for a chunk's head in a coefficient.
 fn derive(
     ring: &Arc<Ring>,
     literal: Literal,
@@ -173,6 +177,11 @@ fn derive(
 ) -> Result<RlweParameters, ParameterError> {
     let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
     check_security(ring.degree(), prime_bits)?;
+    let Literal { scheme, clients, bits } = literal;
+    let (degree, most) = FEW_CLIENTS;
+    if scheme == Scheme::CkksSum && ring.degree() == degree && clients > most {
+        return Err(ParameterError::NoRoom { clients, bits });
+    }
     lay_out(ring, literal, field_bits)
 }
 
@@ -353,11 +362,37 @@ mod tests {
     fn every_combination_has_a_set_within_table_and_headroom() {
         let [chosen, alone] = every_combination_of(Scheme::CkksSum);
         assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
-        assert_eq!(alone, [0, 0], "either ring has room");
+        assert_eq!(alone, [0, 512 * 17], "either ring has room, up to 512 clients");
         // A margin of 25 bits and more, and a tag in each chunk, are better spent on a larger ring.
         let [chosen, alone] = every_combination_of(Scheme::CkksSumPublic);
         assert_eq!(chosen, [0, 17_408]);
         assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
+    }
+
+    /// Clients' answers to sums that do not open tell equations in a statement's secret: as many as there are beyond the
+    /// dimensions that Q needs at 128 bits, but for a chance of 2^-128. See `he/docs/verifiable-sums.md`.
+    #[test]
+    fn failures_of_a_round_leave_128_bits() {
+        let most_likely =
+            (22..=42).fold(1.0, |p, i| p * f64::from(i) / f64::from(i - 21)) / 2f64.powi(42);
+        for clients in 3..=MAX_CLIENTS {
+            let contributors = f64::from((2 * clients).div_ceil(3).max(3));
+            let each = -(most_likely / contributors.sqrt()).log2();
+            let told = (5f64.log2() * f64::from(clients) + 128.0) / each;
+            for bits in BITS {
+                let p =
+                    Parameters::new(Literal { scheme: Scheme::CkksSum, clients, bits }).unwrap();
+                for set in std::iter::once(&p).chain(p.larger().map(|(_, set)| set)) {
+                    let rlwe = set.rlwe().unwrap();
+                    let (degree, log_q) = (rlwe.ring.degree(), rlwe.log_q());
+                    let needed = log_q / allowed(degree) as f64 * degree as f64;
+                    assert!(
+                        told <= degree as f64 - needed,
+                        "{clients} clients, {bits} bits: {told}"
+                    );
+                }
+            }
+        }
     }
 
     /// Counts how often each ring is chosen, and how often it has to be.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use ciphergram_accel::{
@@ -18,118 +18,132 @@ use super::{
 };
 use crate::{
     Error, Parameters,
-    ids::Seed,
+    ids::{Seed, Statement},
     random,
     schemes::{Encryptor, Groups, Opener, Scratch, SecretScheme},
 };
 
-/// The secret half: a secret for each ring. The public one has no key material, only the parameters of what is summed.
+/// The secret half: the seed that secrets grow from, one for each statement and ring. The public half has no key
+/// material, only the parameters of what is summed.
 pub(crate) struct Secrets {
+    seed: Zeroizing<[u8; 32]>,
     small: Secret,
-    larger: Vec<LargeSecret>,
-}
-
-/// The secret of large updates, once there was one.
-struct LargeSecret {
-    /// The fewest values of an update.
-    from: usize,
-    parameters: Arc<RlweParameters>,
-    secret: OnceLock<Secret>,
+    /// Those of large updates, each with the fewest values of such an update.
+    larger: Vec<(usize, Secret)>,
 }
 
 impl Secrets {
-    /// Expands the secret of the ring of small updates that `seed` names.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub(crate) fn expand(
+    /// Takes the seed of a key.
+    pub(crate) fn new(
         seed: &[u8; 32],
-        small: &Arc<RlweParameters>,
         parameters: &Parameters,
-        engine: &dyn Engine,
-    ) -> Result<Self, Error> {
-        let larger = parameters.larger().filter_map(|(from, set)| {
-            let parameters = set.rlwe()?.clone();
-            Some(LargeSecret { from, parameters, secret: OnceLock::new() })
-        });
-        let larger = larger.collect();
-        Ok(Self { small: Secret::expand(seed, small, engine)?, larger })
+        small: &Arc<RlweParameters>,
+    ) -> Self {
+        let secret = |set: &Arc<RlweParameters>| Secret::of_seed(seed, set.clone());
+        let larger = parameters.larger();
+        let larger = larger.filter_map(|(from, set)| Some((from, secret(set.rlwe()?)))).collect();
+        Self { seed: Zeroizing::new(*seed), small: secret(small), larger }
     }
 
-    /// Returns the secret of the ring of updates of `values` values, expanded the first time.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub(crate) fn of_values(&self, values: usize) -> Result<&Secret, Error> {
-        let Some(large) = self.larger.iter().rev().find(|large| large.from <= values) else {
-            return Ok(&self.small);
-        };
-        if let Some(secret) = large.secret.get() {
-            return Ok(secret);
-        }
-        let seed = seed_of_degree(self.seed(), large.parameters.ring.degree());
-        let secret = Secret::expand(&seed, &large.parameters, &CpuEngine::new())?;
-        Ok(large.secret.get_or_init(|| secret))
+    /// Returns the secrets over the ring of updates of `values` values.
+    pub(crate) fn of_values(&self, values: usize) -> &Secret {
+        let large = self.larger.iter().rev().find(|(from, _)| *from <= values);
+        large.map_or(&self.small, |(_, secret)| secret)
     }
 
     /// Returns the seed, for the key file.
     pub(crate) fn seed(&self) -> &[u8; 32] {
-        self.small.secret.seed()
+        &self.seed
     }
 }
 
-/// The secret half over one ring.
+/// The secrets over one ring: **each statement has its own**, so that nothing that an aggregator learns of one, by sums
+/// that do not open, says anything of another.
 pub(crate) struct Secret {
-    secret: RlweSecret,
+    /// Names the secrets of statements.
+    secrets: Zeroizing<[u8; 32]>,
+    /// Names the noise of contributions.
+    noise: Zeroizing<[u8; 32]>,
     parameters: Arc<RlweParameters>,
+    /// The secret of the last statement: whoever seals under it mostly opens its sum next.
+    last: Mutex<Option<(Statement, Arc<RlweSecret>)>>,
 }
 
 impl Secret {
-    /// Expands the secret that `seed` names.
-    fn expand(
-        seed: &[u8; 32],
-        parameters: &Arc<RlweParameters>,
-        engine: &dyn Engine,
-    ) -> Result<Self, Error> {
-        let secret = RlweSecret::expand(seed, OF_SUMS, &parameters.ring, engine)?;
-        Ok(Self { secret, parameters: parameters.clone() })
+    fn of_seed(seed: &[u8; 32], parameters: Arc<RlweParameters>) -> Self {
+        let degree = parameters.ring.degree() as u64;
+        let material = Zeroizing::new([&seed[..], &degree.to_le_bytes()].concat());
+        let derive = |context| Zeroizing::new(blake3::derive_key(context, &material));
+        let secrets = derive("ciphergram 2026 ckks-sum secrets of statements");
+        let noise = derive("ciphergram 2026 ckks-sum noise of contributions");
+        Self { secrets, noise, parameters, last: Mutex::default() }
+    }
+
+    /// Expands the secret of a statement.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn of_statement(&self, statement: &Statement) -> Result<Arc<RlweSecret>, Error> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, secret)) = last.as_ref().filter(|(known, _)| known == statement) {
+            return Ok(secret.clone());
+        }
+        let seed = Zeroizing::new(*blake3::keyed_hash(&self.secrets, &statement.0).as_bytes());
+        let secret = RlweSecret::expand(&seed, OF_SUMS, &self.parameters.ring, &CpuEngine::new())?;
+        let secret = Arc::new(secret);
+        *last = Some((*statement, secret.clone()));
+        Ok(secret)
+    }
+
+    /// Derives the noise key of the contribution that `seed` names. A seed is that of one message, so that whoever seals
+    /// it again, after a restart or from a copy, sends the same bytes: with noise drawn anew many would tell the noise.
+    fn noise_key(&self, statement: &Statement, seed: &Seed) -> Zeroizing<[u64; 4]> {
+        let name = [&statement.0[..], seed.bytes()].concat();
+        let key = Zeroizing::new(*blake3::keyed_hash(&self.noise, &name).as_bytes());
+        Zeroizing::new(random::seed_words(&key))
     }
 }
 
-/// Derives the seed of the secret of a larger ring: secrets of two rings have nothing to do with each other.
-fn seed_of_degree(seed: &[u8; 32], degree: usize) -> Zeroizing<[u8; 32]> {
-    let material = Zeroizing::new([&seed[..], &(degree as u64).to_le_bytes()].concat());
-    Zeroizing::new(blake3::derive_key("ciphergram 2026 ckks-sum seed of a larger ring", &material))
-}
-
 impl SecretScheme for Secret {
-    fn encryptor(&self, _: &dyn Engine, seed: &Seed) -> Result<Box<dyn Encryptor>, Error> {
+    fn encryptor(
+        &self,
+        _: &dyn Engine,
+        statement: &Statement,
+        seed: &Seed,
+    ) -> Result<Box<dyn Encryptor>, Error> {
         let polynomials = Encryption {
-            program: encrypt_program(&self.secret, &self.parameters),
+            program: encrypt_program(&*self.of_statement(statement)?, &self.parameters),
             seed: random::seed_words(seed.bytes()),
-            noise_key: Zeroizing::new(random::seed_words(&*random::bytes::<32>()?)),
+            noise_key: self.noise_key(statement, seed),
             beats: self.parameters.value_beats(),
         };
         Ok(Box::new(GroupEncryptor { parameters: self.parameters.clone(), polynomials }))
     }
 
     fn encrypt_program(&self, _: &dyn Engine) -> Result<Arc<Program>, Error> {
-        Ok(encrypt_program(&self.secret, &self.parameters).into())
+        let secret = self.of_statement(&Statement::NONE)?;
+        Ok(encrypt_program(&secret, &self.parameters).into())
     }
 
-    fn decrypt_program(&self, contributors: usize) -> Arc<Program> {
-        decrypt_program(&self.secret, &self.parameters, contributors).into()
+    fn decrypt_program(&self, contributors: usize) -> Result<Arc<Program>, Error> {
+        let secret = self.of_statement(&Statement::NONE)?;
+        Ok(decrypt_program(&secret, &self.parameters, contributors).into())
     }
 
-    fn opener(&self, contributors: &BTreeSet<usize>) -> Box<dyn Opener + '_> {
-        let program = |&count| (count, decrypt_program(&self.secret, &self.parameters, count));
+    fn opener(
+        &self,
+        statement: &Statement,
+        contributors: &BTreeSet<usize>,
+    ) -> Result<Box<dyn Opener + '_>, Error> {
+        let secret = self.of_statement(statement)?;
+        let program = |&count| (count, decrypt_program(&secret, &self.parameters, count));
         let programs = contributors.iter().map(program).collect();
-        let mixed = Mixed::new(&self.secret, &self.parameters);
-        opener(&self.parameters, Decryption { programs, mixed })
+        let mixed = Mixed::new(&secret, &self.parameters);
+        Ok(opener(&self.parameters, Decryption { programs, mixed }))
     }
 }
 
-/// The polynomials of one contribution under its seed, with a noise key of its own.
+/// The polynomials of one contribution under its seed and noise key.
 struct Encryption {
     program: Program,
     seed: [u64; 4],

@@ -18,7 +18,7 @@ use ciphergram_he::{
 };
 
 use super::{Fitting, RoundParts};
-use crate::{federation::ASK_ANEW, round::Readiness};
+use crate::round::Readiness;
 
 /// Finds private ranges, and remembers those that hold.
 pub(super) struct RangesFinder {
@@ -53,19 +53,13 @@ struct HeldRanges {
     specs: Vec<TensorSpec>,
     /// The round that they were found for, by the number in its terms.
     first_round: u64,
-    /// The same round, as the aggregator counts from its start.
-    first_opened: u32,
-    /// Clients that ask for others.
-    asking: BTreeSet<u16>,
 }
 
 impl HeldRanges {
     /// Returns whether a round of these terms takes them as they are.
     fn hold_for(&self, terms: &RoundTerms, private: &PrivateRanges) -> bool {
         let end = self.first_round.saturating_add(private.agree_every.into());
-        (self.first_round..end).contains(&terms.round)
-            && self.specs == terms.agreement.specs()
-            && !private.agrees_anew(self.asking.len(), terms.participants.len())
+        (self.first_round..end).contains(&terms.round) && self.specs == terms.agreement.specs()
     }
 }
 
@@ -99,7 +93,6 @@ impl RangesFinder {
     pub(super) fn open(
         &mut self,
         parts: &RoundParts,
-        round: u32,
         joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<Readiness, String> {
         let Some(finding) = self.finding.take() else {
@@ -125,8 +118,6 @@ impl RangesFinder {
             ranges: ranges.clone(),
             specs: fitting.terms.agreement.specs().to_vec(),
             first_round: fitting.terms.round,
-            first_opened: round,
-            asking: BTreeSet::new(),
         });
         Ok(parts.open_over(fitting, Some(ranges), late.into_keys().collect()))
     }
@@ -166,14 +157,5 @@ impl RangesFinder {
             self.finding = Some(Finding { joined, done, levels, found });
         }
         Ok(Readiness::Preparing { left_out })
-    }
-
-    /// Hears a client that asks for other ranges than those of its round.
-    pub(super) fn take_note(&mut self, round: u32, contributor: u16, note: &[u8]) {
-        if let Some(held) = self.held.as_mut().filter(|held| round >= held.first_opened)
-            && note == ASK_ANEW
-        {
-            held.asking.insert(contributor);
-        }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     Refusal,
     driver::MAX_SLEEP,
     federation::{
-        ASK_ANEW, Error,
+        Error,
         participation::{Participation, Phase, RoundResult},
         spool::{Content, Found, KeptSum, Spool, fingerprint},
     },
@@ -46,8 +46,6 @@ pub(super) struct Run<'a> {
     resume: Option<Resume>,
     sealing: Sealing,
     open: Option<OpenRound>,
-    /// Whether it has asked for other private ranges.
-    has_asked: bool,
     /// The time at which it began to look for the aggregator.
     began: Instant,
     /// Datagrams received when the aggregator was last found silent, and when that silence began.
@@ -85,7 +83,8 @@ impl<'a> Run<'a> {
             None => None,
         };
         let fingerprint = fingerprint(participation.update, participation.weight)?;
-        let ticket = Ticket::draw()?;
+        let rounding = random::bytes::<32>()?;
+        let ticket = Ticket::of_update(&rounding, &fingerprint);
         let announcement = announce(participation, ticket.seed())?;
         let chunks =
             participation.key.public().parameters().chunks(announcement.agreement.values());
@@ -103,9 +102,8 @@ impl<'a> Run<'a> {
             announcement,
             is_sealed: false,
             resume: None,
-            sealing: Sealing::fresh(ticket, new, fingerprint, *random::bytes::<32>()?),
+            sealing: Sealing::fresh(ticket, new, fingerprint, *rounding),
             open: None,
-            has_asked: false,
             began: now,
             silence: (0, now),
         };
@@ -199,24 +197,7 @@ impl<'a> Run<'a> {
         }
         self.sealing.poll()?;
         self.push(node, now)?;
-        self.ask_anew(node, now)?;
         Ok(None)
-    }
-
-    /// Asks for other private ranges, once, if many values are beyond those of this round, which may hold for more.
-    fn ask_anew(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
-        let (Some(open), Some(clipped)) = (&self.open, self.sealing.clipped()) else {
-            return Ok(());
-        };
-        if !self.has_asked
-            && node.can_push()
-            && let Ok(private) = self.participation.job.private_ranges()
-            && private.asks_anew(clipped, open.terms.agreement.values())
-        {
-            node.note(now, ASK_ANEW)?;
-            self.has_asked = true;
-        }
-        Ok(())
     }
 
     fn unreachable(&self, has_answered: bool) -> Error {
@@ -386,7 +367,7 @@ impl<'a> Run<'a> {
 /// before anyone else waits.
 fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
     let Participation { key, job, ledger, update, weight, .. } = *participation;
-    let next = |ledger: &Ledger| ledger.next_round(job, key.number());
-    let lowest = ledger.map_or(Ok(0), next)?;
-    Ok(Announcement::propose(seed, job, lowest, update, weight, key.ranges_secret())?)
+    let standing = |ledger: &Ledger| ledger.standing(job, key.number());
+    let standing = ledger.map_or(Ok((0, None)), standing)?;
+    Ok(Announcement::propose(seed, job, standing, update, weight, key.ranges_secret())?)
 }

@@ -84,11 +84,6 @@ impl Sealing {
         &self.stream
     }
 
-    /// Returns how many values of each tensor were clipped, once that is known.
-    pub(super) fn clipped(&self) -> Option<&[usize]> {
-        self.quantities.as_ref().map(|(_, clipped)| &clipped[..])
-    }
-
     /// Returns the time spent on quantising and encrypting.
     pub(super) fn busy(&self) -> Duration {
         self.busy

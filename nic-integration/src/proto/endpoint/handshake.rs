@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use rand_core::Rng;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use zeroize::Zeroizing;
 
 use crate::proto::event::{Cause, Event, Peer, Stranger};
 use crate::proto::link::{HELLO_SPAN, Handshake, MAX_HELLO_SPAN};
@@ -64,6 +66,7 @@ impl Endpoint {
             sockets,
             pipelines: self.config.pipelines,
         };
+        stir(&mut self.rng, self.config.fresh);
         let (node, rng, out) = (link.peer.node, &mut self.rng, &mut bytes);
         let initiator =
             Initiator::hello(me, node, index, &parameters, cookie.as_ref(), rng, out).ok();
@@ -130,6 +133,7 @@ impl Endpoint {
         if admission != Admission::Welcome {
             return None;
         }
+        stir(&mut self.rng, self.config.fresh);
         let hello = Hello::open(&self.config.identity, bytes, &mut self.rng).ok()?;
         if self.config.allow.contains(&hello.node) {
             return Some(hello);
@@ -364,4 +368,13 @@ impl Endpoint {
             Err(_) => self.stats.malformed += 1,
         }
     }
+}
+
+/// Goes on from another state, which depends on the one before and on fresh bytes.
+fn stir(rng: &mut ChaCha20Rng, fresh: fn() -> [u8; 32]) {
+    let mut seed = Zeroizing::new([0; 32]);
+    rng.fill_bytes(&mut *seed);
+    let fresh = Zeroizing::new(fresh());
+    seed.iter_mut().zip(fresh.iter()).for_each(|(byte, fresh)| *byte ^= fresh);
+    *rng = ChaCha20Rng::from_seed(*seed);
 }
