@@ -88,48 +88,78 @@ impl Bound {
     }
 }
 
+/// Squares of weights by which products of two polynomials are taken, each at another slot, and summed.
+#[derive(Default)]
+struct Squares {
+    sum: f64,
+    fourths: f64,
+    most: f64,
+}
+
+impl Squares {
+    fn add(&mut self, square: f64) {
+        self.sum += square;
+        self.fourths += square * square;
+        self.most = self.most.max(square);
+    }
+
+    /// Returns how far the sum takes what a product is off by: the norm of a single weight, and far less of many.
+    ///
+    /// All products share a factor, and none the other one. Given the shared one, the sum is g, a sub-Gaussian of
+    /// variance 1, times the root of `v = Σ w²·|shared|²`. That is at most `(α·|g|² + v/α) / 2` for any α, to which the
+    /// theorem applies: of many weights v is near its mean.
+    fn spread(&self, degree: usize) -> f64 {
+        if self.sum == 0.0 {
+            return 0.0;
+        }
+        let x = rarity(degree);
+        // Where no weight counts more than g.
+        let square = self.most.max(self.sum / x);
+        let alpha = square.sqrt();
+        let mean = (alpha + self.sum / alpha) / 2.0;
+        let bound = mean + (x / 2.0 * (square + self.fourths / square)).sqrt() + x * alpha / 2.0;
+        bound / product_tail(degree)
+    }
+}
+
 /// How far sums of slots, each times a weight, take what the slots are off by: the most of several rows of weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Weights {
     /// The sum of magnitudes: so far where all slots are off alike.
-    pub(super) sum: f64,
+    sum: f64,
     /// The root of the sum of squares: so far where they are off independently.
     norm: f64,
-    /// So far what switches of keys leave in rotations of one ciphertext, one for each weight.
-    switched: f64,
+    /// So far products by a polynomial that all slots share: by digits in switches of keys, by the secret in what is
+    /// fresh.
+    products: f64,
+    /// So far products by the secret in rotations, of which a run is turned together and takes it at one slot.
+    runs: f64,
 }
 
 impl Weights {
-    /// Measures one row.
-    ///
-    /// What a switch leaves is a product of a digit of the ciphertext, which all rotations share, and of noise of the
-    /// key, which none share. Given the digit, the sum is g, a sub-Gaussian of variance 1, times the root of
-    /// `v = Σ w²·|digit|²`, each at another slot. That is at most `(α·|g|² + v/α) / 2` for any α, to which the theorem
-    /// applies. Of a single weight it is the bound on a product; of many v is near its mean, and it is far less.
-    pub(super) fn of_row(row: &[f64], degree: usize) -> Self {
-        let x = rarity(degree);
-        let [mut sum, mut squares, mut fourths, mut most] = [0.0, 0.0, 0.0, 0.0_f64];
-        for square in row.iter().map(|w| w * w) {
-            sum += square.sqrt();
-            squares += square;
-            fourths += square * square;
-            most = most.max(square);
-        }
-        if squares == 0.0 {
-            return Self { sum, ..Self::default() };
-        }
-        // Where no weight counts more than g.
-        let square = most.max(squares / x);
-        let alpha = square.sqrt();
-        let mean = (alpha + squares / alpha) / 2.0;
-        let bound = mean + (x / 2.0 * (square + fourths / square)).sqrt() + x * alpha / 2.0;
-        Self { sum, norm: squares.sqrt(), switched: bound / product_tail(degree) }
+    /// Measures one row. Runs of weights are of `length`, from `first` on, and what is before goes with what is left
+    /// at the end, as runs go around the slots.
+    pub(super) fn of_row(row: &[f64], (first, length): (usize, usize), degree: usize) -> Self {
+        let (mut each, mut runs) = (Squares::default(), Squares::default());
+        row.iter().for_each(|weight| each.add(weight * weight));
+        let squares = |run: &[f64]| run.iter().map(|weight| weight * weight).sum::<f64>();
+        let (head, rest) = row.split_at(first.min(row.len()));
+        let whole = rest.chunks_exact(length);
+        runs.add(squares(head) + squares(whole.remainder()));
+        whole.for_each(|run| runs.add(squares(run)));
+        let [products, runs] = [&each, &runs].map(|squares| squares.spread(degree));
+        let sum = row.iter().map(|weight| weight.abs()).sum();
+        Self { sum, norm: each.sum.sqrt(), products, runs }
     }
 
     /// Returns the larger of each.
     pub(super) fn max(self, other: Self) -> Self {
-        let [sum, norm] = [self.sum.max(other.sum), self.norm.max(other.norm)];
-        Self { sum, norm, switched: self.switched.max(other.switched) }
+        Self {
+            sum: self.sum.max(other.sum),
+            norm: self.norm.max(other.norm),
+            products: self.products.max(other.products),
+            runs: self.runs.max(other.runs),
+        }
     }
 
     /// Returns the bound on a product by a matrix with such rows, rescaled once. Encodings of its diagonals are off by
@@ -142,28 +172,43 @@ impl Weights {
     ) -> Bound {
         let (scale, below) = (set.scale(level), set.scale(level - 1));
         let [switch, division] = [of_switch(set, level), of_division(set)];
+        let rounding = at_slots(set.degree(), ROUNDING);
+        let (fixed, fresh) = self.inherited(set, a, level);
+        // All of these are independent of each other.
+        let random = [
+            fresh,
+            self.products * switch / scale,
+            self.runs * (division - rounding) / scale,
+            self.norm * rounding / scale,
+            division / below,
+        ];
+        let random = random.into_iter().fold(0.0, f64::hypot);
         let turned = (switch + division) / scale;
-        // The noise of a fresh ciphertext, but not what its encoding rounded, is independent of what rotations leave.
-        let encoding = of_encoding(set) / scale;
-        let (fixed, random) = match is_fresh(set, a, level) {
-            true => (encoding * self.norm, (a.error - encoding) * self.norm),
-            false => (a.error * self.sum, 0.0),
-        };
-        let random =
-            [self.switched * switch / scale, self.norm * division / scale, division / below]
-                .into_iter()
-                .fold(random, f64::hypot);
         let encoded = rounded * (a.magnitude + a.error + turned);
         let error = fixed + random + encoded + turns * turned / scale;
         Bound { magnitude: a.magnitude * self.sum, error }
     }
-}
 
-/// Returns whether nothing was computed yet with a ciphertext on a level of which this is the bound, so that it is off
-/// independently in each slot: whatever else is on the top level is off by more.
-fn is_fresh(set: &Parameters, bound: Bound, level: usize) -> bool {
-    let fresh = |public| set.fresh_bound(bound.magnitude, public).error;
-    level == set.top_level() && (bound.error == fresh(true) || bound.error == fresh(false))
+    /// Returns what a ciphertext's own error becomes: what is fixed, and what is independent of all that is done.
+    ///
+    /// A ciphertext is off independently in each slot as long as nothing was computed with it, but for what its encoding
+    /// rounded. That is known by its bound: whatever else is on the top level is off by more.
+    fn inherited(self, set: &Parameters, a: Bound, level: usize) -> (f64, f64) {
+        let scale = set.scale(level);
+        let is_fresh = |public| {
+            level == set.top_level() && a.error == set.fresh_bound(a.magnitude, public).error
+        };
+        let fixed = self.norm * of_encoding(set) / scale;
+        let random = a.error - of_encoding(set) / scale;
+        // By the public key nearly all are products, by the secret none.
+        let single =
+            at_slots(set.degree(), ROUNDING) + at_slots(set.degree(), NOISE) / special(set);
+        match (is_fresh(true), is_fresh(false)) {
+            (true, _) => (fixed, self.products * random + self.norm * single / scale),
+            (_, true) => (fixed, self.norm * random),
+            _ => (a.error * self.sum, 0.0),
+        }
+    }
 }
 
 impl Parameters {

@@ -193,8 +193,12 @@ impl Evaluator<'_> {
             return Err(CkksError::TooMany { count: values.len(), slots }.into());
         }
         let way = Way::of(rows, columns, slots);
-        let row = |row| Weights::of_row(row, self.parameters.degree());
-        let weights = values.chunks_exact(columns).map(row);
+        let weights = values.chunks_exact(columns).enumerate().map(|(row, values)| {
+            // The columns that one rotation of a sum brings to the row.
+            let first = (row as i64 + way.diagonals.0).rem_euclid(way.babies as i64);
+            let runs = (first as usize, way.babies);
+            Weights::of_row(values, runs, self.parameters.degree())
+        });
         let weights = weights.fold(Weights::default(), Weights::max);
         let mut giants = vec![];
         for giant in way.giants() {
