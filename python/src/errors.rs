@@ -107,16 +107,23 @@ fn vector_words(error: &CkksError) -> String {
             "a product of vectors needs evaluation keys: give them by vector.under(keys.evaluation)".into()
         }
         E::NoRotation { steps } => {
-            format!("there is no key for a rotation by {steps}: make it with rotations=[{steps}]")
+            format!(
+                "there is no key for a rotation by {steps} here: give the evaluation keys by vector.under(keys.evaluation), \
+                 and make the key with rotations=[{steps}] if they have none"
+            )
         }
         E::NoRotations { of } => {
-            format!("there are no keys for all rotations of {of:?}: make them with rotations=[{of:?}]")
+            format!(
+                "there are no keys for all rotations of {of:?} here: give the evaluation keys by \
+                 vector.under(keys.evaluation), and make the keys with rotations=[{of:?}] if they have none"
+            )
         }
         E::BeyondRange { index, value, range, .. } => {
             format!("value {index} is {value}, beyond range={range}: clip values, or give a larger range")
         }
         E::NoRoom => "the result may be larger than its modulus holds: encrypt all vectors with one range=, no \
-                      larger than it must be, or take a preset with more levels"
+                      larger than it must be, take a preset with more levels, or sum a matrix before the \
+                      product rather than the results behind it"
             .into(),
         error => error.to_string(),
     }

@@ -24,6 +24,12 @@ def keys() -> cg.ckks.Keys:
 
 
 @pytest.fixture(scope="module")
+def band() -> cg.ckks.Keys:
+    """Keys of one level, for products by square matrices."""
+    return cg.ckks.keygen("ckks-4096x1", rotations=["matrix:1024x1024"])
+
+
+@pytest.fixture(scope="module")
 def deep() -> cg.ckks.Keys:
     """Keys of seven levels, without rotations but those of sums."""
     return cg.ckks.keygen("ckks-8192x7", rotations="sum")
@@ -140,6 +146,70 @@ def test_matrices_multiply_from_either_side(keys: cg.ckks.Keys) -> None:
     with pytest.raises(cg.NoEvaluationKey, match='rotations=."matrix:9x50".') as error:
         numbers(9, 50) @ a
     assert error.value.rotation == "matrix:9x50"
+
+
+@pytest.mark.parametrize(
+    "scheme, inputs, outputs",
+    [
+        ("ckks-4096x1", 64, 10),
+        ("ckks-4096x2", 784, 192),
+        ("ckks-4096x1", 784, 1024),
+        ("ckks-4096x1", 784, 3312),
+        ("ckks-8192x7", 64, 192),
+    ],
+)
+def test_matrices_are_as_precise_as_the_vector(scheme: str, inputs: int, outputs: int) -> None:
+    rng = np.random.default_rng(0)
+    x, matrix = rng.standard_normal(inputs), rng.standard_normal((inputs, outputs))
+    keys = cg.ckks.keygen(scheme, rotations=[f"matrix:{outputs}x{inputs}"])
+    largest = 0.0
+    # Of some hundred values, as the largest of few is no guide.
+    for _ in range(2 + 300 // outputs):
+        found = keys.encrypt(x) @ matrix
+        off = np.abs(keys.decrypt(found) - x @ matrix).max()
+        assert off <= found.error
+        largest = max(largest, off)
+    assert found.error < 16 * largest
+    assert largest < 1e-6 * np.sqrt(inputs)
+
+
+@pytest.mark.parametrize("diagonals", [1, 8, 64, 512])
+def test_errors_of_bands_grow_by_the_root(band: cg.ckks.Keys, diagonals: int) -> None:
+    ones = np.ones((1024, 1024))
+    x = np.random.default_rng(1).standard_normal(1024)
+    for signs in (1.0, RNG.choice([-1.0, 1.0], ones.shape)):
+        matrix = (np.triu(ones) - np.triu(ones, diagonals)) * signs
+        largest = 0.0
+        for _ in range(2):
+            found = matrix @ band.encrypt(x)
+            off = np.abs(band.decrypt(found) - matrix @ x).max()
+            assert off <= found.error
+            largest = max(largest, off)
+        assert found.error < 16 * largest and largest < 2e-6 * np.sqrt(diagonals)
+
+
+def test_what_numpy_would_take_apart_is_refused(keys: cg.ckks.Keys) -> None:
+    a, square = keys.encrypt(numbers(50)), keys.encrypt(numbers(2, 2))
+    calls: list[Callable[[], Any]] = [
+        lambda: np.roll(a, 1),  # type: ignore[call-overload]
+        lambda: np.dot(numbers(7, 50), a),  # type: ignore[call-overload]
+        lambda: np.sum(a),  # type: ignore[call-overload]
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"it is v\.rotate\(-k\)"):
+            call()
+    for call in (
+        lambda: square @ numbers(2, 2),
+        lambda: numbers(2, 2) @ square,
+        lambda: square @ square,
+        lambda: a @ square,
+    ):
+        with pytest.raises(cg.LayoutError, match="row by row"):
+            call()
+    bare = cg.ckks.loads(bytes(a))
+    for call in (lambda: bare.rotate(5), bare.sum, lambda: numbers(7, 50) @ bare):
+        with pytest.raises(cg.NoEvaluationKey, match=r"vector\.under\(keys\.evaluation\)"):
+            call()
 
 
 def test_a_matrix_wider_than_a_ciphertext() -> None:

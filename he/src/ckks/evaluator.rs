@@ -36,6 +36,7 @@ enum Name {
     Relinearise(usize),
     MultiplyPlain(usize),
     SumPlain(usize, usize),
+    Rescale(usize),
     Lower(usize, usize),
     Add(usize),
     Subtract(usize),
@@ -90,11 +91,26 @@ impl<'e> Evaluator<'e> {
         let mut words = vec![0; self.parameters.ring(level).len_words()];
         let operands = &mut [Operand::SecretIn(&message), Operand::Out(&mut words)];
         self.engine.run(&program, operands)?;
-        let magnitude = values.re.iter().zip(&values.im).map(|(re, im)| re.hypot(*im));
-        let exact = Bound { magnitude: magnitude.fold(0.0, f64::max), error: 0.0 };
-        let set = &self.parameters;
-        let bound = exact.with(noise::of_encoding(set), set.scale(level));
-        Ok(Plaintext { parameters: set.clone(), level, bound, words })
+        let (parameters, bound) =
+            (self.parameters.clone(), self.encoded_bound(values, &message, level));
+        Ok(Plaintext { parameters, level, bound, words })
+    }
+
+    /// Returns the bound on an encoded plaintext. What encoding rounded is not guessed but decoded: the worst that it
+    /// could be, which is all coefficients rounded to one side of a slot, is fifty times as much.
+    fn encoded_bound(&self, values: &Complex, message: &[u64], level: usize) -> Bound {
+        let coefficients: Vec<f64> = message.iter().map(|x| x.cast_signed() as f64).collect();
+        let found = self.encoder.decode(&coefficients, self.parameters.scale(level));
+        let [mut magnitude, mut error] = [0.0_f64; 2];
+        for (slot, (&re, &im)) in found.re.iter().zip(&found.im).enumerate() {
+            let [x, y] =
+                [&values.re, &values.im].map(|part| part.get(slot).copied().unwrap_or(0.0));
+            magnitude = magnitude.max(x * x + y * y);
+            error = error.max((re - x).powi(2) + (im - y).powi(2));
+        }
+        let magnitude = magnitude.sqrt();
+        // The transform itself is off by some bits.
+        Bound { magnitude, error: error.sqrt() + magnitude * f64::EPSILON * 16.0 }
     }
 
     /// Encodes one real number in all slots.

@@ -95,7 +95,7 @@ impl Operation {
             Self::Weigh => ("ckks-weigh", "A sum of ciphertexts, each times a number, rescaled"),
             Self::Multiply => ("ckks-mul", "A product of two, relinearised and rescaled"),
             Self::MultiplyPlain => ("ckks-mul-plain", "A product by a plaintext, rescaled"),
-            Self::SumPlain => ("ckks-sum-plain", "A sum of products by plaintexts, rescaled"),
+            Self::SumPlain => ("ckks-sum-plain", "A sum of products by plaintexts"),
             Self::Tensor => ("ckks-tensor", "A product of two, of three parts"),
             Self::TensorSum => ("ckks-tensor-sum", "A sum of products of three parts"),
             Self::AddProducts => ("ckks-add-products", "A sum of two that have three parts"),
@@ -130,7 +130,7 @@ impl Operation {
             Self::Weigh => weigh(set, level, &[2, -3])?,
             Self::Multiply => multiply(set, level, &key)?,
             Self::MultiplyPlain => multiply_plain(set, level)?,
-            Self::SumPlain => sum_plain(set, level, 2)?,
+            Self::SumPlain => sum_plain(set, level, 2),
             Self::Tensor => tensor(set, level),
             Self::TensorSum => tensor_sum(set, level, 2),
             Self::AddProducts => add_products(set, level),
@@ -642,17 +642,15 @@ pub(super) fn public_key(set: &Parameters, s: &Constant) -> Program {
     on.finish([first, a])
 }
 
-/// Builds the program that sums products of ciphertexts by plaintexts and rescales.
-pub(super) fn sum_plain(set: &Parameters, level: usize, terms: usize) -> Option<Program> {
+/// Builds the program that sums products of ciphertexts by plaintexts, at the scale of products.
+pub(super) fn sum_plain(set: &Parameters, level: usize, terms: usize) -> Program {
     let mut on = On::new(Operation::SumPlain, set, level);
-    let last = on.last(level)?;
     let x: Vec<_> = (0..terms).map(|i| on.ciphertext(&format!("a{i}."))).collect();
     let q = &on.level.q;
     let m: Vec<_> = (0..terms).map(|i| on.b.polys::<Ntt>(&format!("m{i}"), q)).collect();
     let parts = [0, 1].map(|part| {
         let pairs: Vec<_> = x.iter().zip(&m).map(|(x, &m)| (x[part], m)).collect();
-        let sum = on.b.mul_sum(&format!("sum{part}"), &pairs);
-        on.rescale(&format!("c{part}"), sum, &last)
+        on.b.mul_sum(&format!("sum{part}"), &pairs)
     });
-    Some(on.finish(parts))
+    on.finish(parts)
 }

@@ -285,7 +285,49 @@ fn rotations_make_sums_and_matrices() {
             None => 0.0,
         };
         assert!(error(&open(&product), expected) < 1e-6, "{rows} x {columns}");
+        slack(&product, &open(&product), expected);
     }
+}
+
+/// Products by a matrix are off by the root of their diagonals, not more, and say so: noise is independent from slot to
+/// slot and from rotation to rotation.
+#[test]
+fn matrices_are_off_by_the_root_of_their_diagonals() {
+    const SIZE: usize = 512;
+    let engine = CpuEngine::new();
+    let party = Party::new(Parameters::preset(Preset::Slots4096Levels1), &engine);
+    let steps = matrix_rotations(SIZE, SIZE, 4096);
+    let evaluator = Evaluator::new(party.secret.evaluation_keys(&steps, &engine).unwrap(), &engine);
+    let encryptor = Encryptor::public(&party.public, 1.0);
+    let x: Vec<f64> = numbers(SIZE).iter().map(|x| x.signum()).collect();
+    let mut off = vec![];
+    for diagonals in [1, 8, 64, 512] {
+        // Ones, whose encodings all round alike, and numbers.
+        for random in [vec![1.0; SIZE * SIZE], numbers(SIZE * SIZE)] {
+            let is_in = |place: usize| (SIZE + place % SIZE - place / SIZE) % SIZE < diagonals;
+            let values = random.iter().enumerate().map(|(i, &x)| if is_in(i) { x } else { 0.0 });
+            let values: Vec<f64> = values.collect();
+            let matrix = evaluator.encode_matrix(&values, (SIZE, SIZE), 1).unwrap();
+            let expected: Vec<f64> = values
+                .chunks(SIZE)
+                .map(|row| row.iter().zip(&x).map(|(m, x)| m * x).sum())
+                .chain(vec![0.0; 4096 - SIZE])
+                .collect();
+            let trial = |_| {
+                let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
+                let product = evaluator.multiply_matrix(&matrix, &a).unwrap();
+                let found = party.decryptor.decrypt(&product, &engine).unwrap();
+                (slack(&product, &found, |j| expected[j]), error(&found, |j| expected[j]))
+            };
+            // The largest error of a few.
+            let (slack, largest) = (0..3).map(trial).max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+            println!("{diagonals} diagonals: off by {largest:e}, bound {slack:.1} times");
+            assert!(slack < 16.0, "{diagonals} diagonals: {slack}");
+            off.push(largest);
+        }
+    }
+    // Of 8 and of 512 diagonals.
+    assert!(off[6] < 2.0 * 8.0 * off[2] && off[7] < 2.0 * 8.0 * off[3], "{off:?}");
 }
 
 /// Polynomials of any degree that levels are there for, in both bases, as deep as they say.

@@ -4,7 +4,8 @@
 //! Values are multiples of a power of two. A vector's may be any: sums bring the coarser one to the finer unit, by an
 //! integer, or the one on the higher level to the other's; products multiply units. A public factor is divided by a
 //! power of two that the unit takes up, such that results are at most [`room`]: the sum of as many of them fits level
-//! 0. Powers of two as factors, and divisions by integers, take no level so.
+//! 0; those of a matrix may be more, so that sums of a few fit. Powers of two as factors, and divisions by integers,
+//! take no level so.
 //!
 //! # What is behind the values
 //! Slots behind the values of a fresh vector are zero, and stay zero under all of these but rotations, folded matrices
@@ -29,6 +30,8 @@ use crate::{
 
 /// Binary logarithm of the largest sum of results, in units: level 0 holds twice as much.
 const SUM_BITS: i32 = 7;
+/// Binary logarithm of the norm of a matrix's largest row, in units: what rounding adds is lost beside the noise then.
+const NORM_BITS: i32 = 2;
 /// Binary logarithm of the largest public number that is encoded, and of its inverse: beyond, rounding shows.
 const FACTOR_BITS: i32 = 10;
 /// Binary logarithm of the largest power of a value within a polynomial.
@@ -285,9 +288,16 @@ impl Vector {
             return Err(CkksError::OutOfLevels.into());
         }
         check_finite(values, level)?;
-        let sizes = values.chunks_exact(columns).map(|row| row.iter().map(|x| x.abs()).sum());
-        let size = sizes.fold(0.0, f64::max);
-        let bits = self.shift(size, rows);
+        let sums = |of: fn(&f64) -> f64| {
+            let rows = values.chunks_exact(columns).map(|row| row.iter().map(of).sum());
+            rows.fold(0.0, f64::max)
+        };
+        let (size, norm) = (sums(|x| x.abs()), sums(|x| x * x).sqrt());
+        // The noise of the vector grows by the norm of a row, and what its results may be by the sum. A unit that keeps
+        // rounding below the noise leaves what room there is to sums of results; one that left all room to them, as
+        // that of other products does, would grow by the sum and take rounding along.
+        let most = size * self.bound().magnitude / f64::from(SUM_BITS).exp2();
+        let bits = self.shift(size, rows).min(exponent(most).max(exponent(norm) - NORM_BITS));
         let factor = f64::from(-bits).exp2();
         // All parts but one are as wide as there are slots, and that one is filled up: they share their keys.
         let width = columns.min(slots);

@@ -180,10 +180,17 @@ impl Vector {
             let text = format!("{found} does not multiply a vector of shape {}", self.shape_text());
             Err(Error::Own("LayoutError", text))
         };
-        if shape.len() != 1 {
-            return wrong("nothing");
+        let operand = Operand::of(other)?;
+        let is_vector = |operand: &Operand<'_>| match operand {
+            Operand::Vector(other) => other.get().vector.shape().len() == 1,
+            _ => true,
+        };
+        if shape.len() != 1 || !is_vector(&operand) {
+            let text = "only encrypted vectors of one extent multiply by @: encrypt each row of a matrix, and multiply \
+                        row by row, [row @ w for row in rows]";
+            return Err(Error::Own("LayoutError", text.into()));
         }
-        match Operand::of(other)? {
+        match operand {
             Operand::Vector(other) if other.get().vector.shape() == shape => self
                 .compute_both(&other, |a, evaluator, b| a.multiply(evaluator, b)?.sum(evaluator)),
             Operand::Vector(other) => {
@@ -255,6 +262,21 @@ impl Vector {
         None
     }
 
+    /// Refuses functions of numpy, which would take the vector for one object and make arrays of such.
+    fn __array_function__(
+        &self,
+        function: &Bound<'_, PyAny>,
+        _types: &Bound<'_, PyAny>,
+        _args: &Bound<'_, PyAny>,
+        _kwargs: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let name: String = function.getattr("__name__")?.extract()?;
+        Err(PyTypeError::new_err(format!(
+            "numpy.{name} does not compute with encrypted vectors: take +, -, *, /, ** and @, and the methods sum, mean, \
+             rotate and polyval; instead of numpy.roll(v, k) it is v.rotate(-k), around the end of all slots"
+        )))
+    }
+
     /// The shape of what was encrypted; of a sum ().
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
@@ -297,7 +319,8 @@ impl Vector {
         self.bounds().0
     }
 
-    /// The most that a value is off by, but for a chance of 2^-40; mostly it is a hundred times less.
+    /// The most that a value is off by, but for a chance of 2^-40: mostly it is ten times less, and more than that
+    /// after many operations, whose errors are added up as if they were all of one sign.
     #[getter]
     fn error(&self) -> f64 {
         self.bounds().1
@@ -434,7 +457,8 @@ impl Vector {
     }
 
     /// Multiplies by a matrix in clear, of as many rows as there are values; or sums products with another vector or
-    /// array, as `@` of numpy does. A level lower.
+    /// array, as `@` of numpy does. A level lower. What a product by a matrix is off by grows with the root of the
+    /// number of values, as its result does; room is left for sums of a few such results.
     ///
     /// Raises:
     ///     NoEvaluationKey: There are no keys for the rotations: "matrix:COLUMNSxROWS", or "sum".

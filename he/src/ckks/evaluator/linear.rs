@@ -6,7 +6,9 @@ use super::{Evaluator, Name};
 use crate::{
     Error,
     ckks::{
-        Bound, Ciphertext, CkksError, Complex, Digits, Plaintext, keys::SwitchingKey, noise,
+        Bound, Ciphertext, CkksError, Complex, Digits, Plaintext,
+        keys::SwitchingKey,
+        noise::{self, Weights},
         programs,
     },
 };
@@ -143,23 +145,24 @@ impl Evaluator<'_> {
             return self.multiply_constant(&a, 0.0);
         };
         let level = matrix.level;
+        let rescale =
+            self.program(Name::Rescale(level), |set| programs::weigh(set, level, &[1]))?;
         let babies: Vec<i64> = (0..matrix.babies as i64).collect();
         let turned = self.rotate_by_each(&a, &babies)?;
         let sum = |(steps, diagonals): &(i64, Vec<(usize, Plaintext)>)| {
             let terms = diagonals.len();
             let program = self.program(Name::SumPlain(level, terms), |set| {
-                programs::sum_plain(set, level, terms)
+                Some(programs::sum_plain(set, level, terms))
             })?;
             let of = |(baby, _): &(usize, Plaintext)| {
                 turned[*baby].parts.iter().map(|part| &part[..]).collect::<Vec<_>>()
             };
             let mut inputs: Vec<&[u64]> = diagonals.iter().flat_map(of).collect();
             inputs.extend(diagonals.iter().map(|(_, diagonal)| &diagonal.words[..]));
-            let zero = Bound { magnitude: 0.0, error: 0.0 };
-            let products = diagonals.iter().map(|(baby, m)| turned[*baby].bound.multiply(m.bound));
-            let bound = self.rescaled(products.fold(zero, Bound::add), level);
-            self.rotate(&self.run(&program, &inputs, (level - 1, bound))?, *steps)
+            self.rotate(&self.run(&program, &inputs, (level, a.bound))?, *steps)
         };
+        // Sums stay at the scale of products until all are there. What a rotation and a rescaling round is of the size
+        // of the noise of a fresh ciphertext; at that scale it is nothing, and the rescaling is one for all.
         let mut total = sum(first)?;
         for giant in rest {
             total = self.add(&total, &sum(giant)?)?;
@@ -167,7 +170,10 @@ impl Evaluator<'_> {
         for &steps in &matrix.folds {
             total = self.add(&total, &self.rotate(&total, steps)?)?;
         }
-        Ok(total)
+        let turns = (1 + matrix.giants.len()) << matrix.folds.len();
+        let rounded = (matrix.rounded, turns as f64);
+        let bound = matrix.weights.product(&self.parameters, (a.bound, level), rounded);
+        self.run(&rescale, &[&total.parts[0], &total.parts[1]], (level - 1, bound))
     }
 
     /// Encodes a matrix, row by row, for vectors on a level.
@@ -187,6 +193,13 @@ impl Evaluator<'_> {
             return Err(CkksError::TooMany { count: values.len(), slots }.into());
         }
         let way = Way::of(rows, columns, slots);
+        let weights = values.chunks_exact(columns).enumerate().map(|(row, values)| {
+            // The columns that one rotation of a sum brings to the row.
+            let first = (row as i64 + way.diagonals.0).rem_euclid(way.babies as i64);
+            let runs = (first as usize, way.babies);
+            Weights::of_row(values, runs, self.parameters.degree())
+        });
+        let weights = weights.fold(Weights::default(), Weights::max);
         let mut giants = vec![];
         for giant in way.giants() {
             let mut diagonals = vec![];
@@ -196,16 +209,12 @@ impl Evaluator<'_> {
                 let k = giant + baby as i64;
                 let mut diagonal = vec![0.0; slots];
                 let mut is_zero = true;
-                for j in 0..way.height {
-                    let column = match way.is_folded() {
-                        true => (j as i64 + k).rem_euclid(slots as i64),
-                        false => j as i64 + k,
-                    };
-                    let row = j % way.period;
-                    if row < rows && (0..columns as i64).contains(&column) {
-                        let value = values[row * columns + column as usize];
-                        let slot = (j as i64 + giant).rem_euclid(slots as i64);
-                        diagonal[slot as usize] = value;
+                let around = |place: i64| place.rem_euclid(slots as i64) as usize;
+                for j in way.rows_of(k, columns) {
+                    let (row, column) = (j as usize % way.period, around(j + k));
+                    if row < rows && column < columns {
+                        let value = values[row * columns + column];
+                        diagonal[around(j + giant)] = value;
                         is_zero &= value == 0.0;
                     }
                 }
@@ -218,7 +227,11 @@ impl Evaluator<'_> {
             }
         }
         let (sizes, folds) = ((rows, columns), way.folds().collect());
-        Ok(Matrix { sizes, level, babies: way.babies, giants, folds })
+        let all = giants.iter().flat_map(|(_, diagonals)| diagonals);
+        // Each share of a row has them all.
+        let shares = (way.height / way.period) as f64;
+        let rounded = shares * all.map(|(_, diagonal)| diagonal.bound.error).sum::<f64>();
+        Ok(Matrix { sizes, level, babies: way.babies, giants, folds, weights, rounded })
     }
 }
 
@@ -238,6 +251,10 @@ pub struct Matrix {
     giants: Vec<(i64, Vec<(usize, Plaintext)>)>,
     /// Rotations of the result, each added to it.
     folds: Vec<i64>,
+    /// What its rows take errors by.
+    weights: Weights,
+    /// The most that encodings of its diagonals are off by, together.
+    rounded: f64,
 }
 
 impl Matrix {
@@ -284,6 +301,15 @@ impl Way {
 
     fn is_folded(&self) -> bool {
         self.height == self.slots && self.period < self.slots
+    }
+
+    /// Returns the slots at which a diagonal has something.
+    fn rows_of(&self, diagonal: i64, columns: usize) -> std::ops::Range<i64> {
+        let all = 0..self.height as i64;
+        match self.is_folded() {
+            true => all,
+            false => (-diagonal).max(0)..all.end.min(columns as i64 - diagonal),
+        }
     }
 
     fn giants(&self) -> impl Iterator<Item = i64> + use<> {
