@@ -214,27 +214,35 @@ impl Evaluator {
             scatter(words, k, &negative, &inverses);
         }
         let lengths = scalars.lengths();
-        // Sorted, since an engine takes several at a time, in the time of the longest.
-        let mut long: Vec<_> = (0..c.count()).filter(|&i| lengths[i] > 1).collect();
-        long.sort_by_key(|&i| lengths[i]);
-        if let Some(&longest) = long.last() {
-            let powers = &self.powers[usize::from(lengths[longest] > 64)];
-            let words = product.ordinary_mut(&*self.engine)?;
-            let bases = gather(words, k, &long);
-            let each = powers.bits.div_ceil(64) as usize;
-            let exponents = scalars.magnitudes_of(&long, each);
-            let mut out = self.room(long.len());
-            let mut operands =
-                [Operand::In(&bases), Operand::In(&exponents), Operand::Out(&mut out)];
-            self.engine.run(&powers.public, &mut operands)?;
-            scatter(words, k, &long, &out);
-        }
         let zeros: Vec<_> = (0..c.count()).filter(|&i| lengths[i] == 0).collect();
         if !zeros.is_empty() {
             let words = product.ordinary_mut(&*self.engine)?;
             zeros.iter().for_each(|&i| words[i * k..][..k].copy_from_slice(&one(k)));
         }
+        self.raise(&mut product, scalars, &lengths)?;
         Ok(product)
+    }
+
+    /// Raises the ciphertexts whose scalars are longer than a bit to their magnitudes.
+    fn raise(
+        &self,
+        c: &mut Ciphertexts,
+        scalars: &Scalars<Public>,
+        lengths: &[usize],
+    ) -> Result<(), Error> {
+        // Sorted, since an engine takes several at a time, in the time of the longest.
+        let mut long: Vec<_> = (0..lengths.len()).filter(|&i| lengths[i] > 1).collect();
+        long.sort_by_key(|&i| lengths[i]);
+        let Some(&longest) = long.last() else { return Ok(()) };
+        let powers = &self.powers[usize::from(lengths[longest] > 64)];
+        let exponents = scalars.magnitudes_of(&long, powers.bits.div_ceil(64) as usize);
+        let k = self.modulus.ciphertext_words();
+        let words = c.ordinary_mut(&*self.engine)?;
+        let (bases, mut out) = (gather(words, k, &long), self.room(long.len()));
+        let mut operands = [Operand::In(&bases), Operand::In(&exponents), Operand::Out(&mut out)];
+        self.engine.run(&powers.public, &mut operands)?;
+        scatter(words, k, &long, &out);
+        Ok(())
     }
 
     /// Computes [`Evaluator::mul_plain_public`] for secret scalars, in constant time. If there are
