@@ -12,8 +12,8 @@ skipped where other work had the core. Rows that need a framework are scripts in
 `python/benches/`, run by the interpreter of the environment that `cargo xtask test --flower` or `--torch` made, unless
 `--python` names another. What cannot run here is skipped, by name and with the reason.
 
-Needs this package, and tenseal for its row. The exit code is 1 if a target that was measured is missed, or a
-part failed.
+Needs this package, tenseal for its row and phe for those of integers. The exit code is 1 if a target that was measured
+is missed, or a part failed.
 """
 
 from __future__ import annotations
@@ -304,6 +304,7 @@ def script(name: str, environment: str | None = None) -> Callable[[Settings], li
 PARTS: dict[str, Callable[[Settings], list[Result]]] = {
     "sums": sums,
     "overhead": overhead,
+    "ints": script("ints"),
     "flower": script("flower", "flower"),
     "datagram": script("datagram", "flower"),
     "ddp": script("ddp", "torch"),

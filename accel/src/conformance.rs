@@ -327,7 +327,13 @@ pub fn powers(engine: &dyn Engine) {
                 clip(&mut e, bits);
                 e
             };
-            let (s, p) = (exponents(), exponents());
+            let (s, mut p) = (exponents(), exponents());
+            // Public ones of every length, short ones side by side.
+            for (index, e) in p.chunks_mut(each).enumerate() {
+                let short = bits.min((index * index / 3) as u32 + 1);
+                e[bits_words(short)..].fill(0);
+                clip(&mut e[..bits_words(short)], short);
+            }
             let x = random.residues(&m, count);
             agree(engine, &program, &[&x, &s, &p], count * m.len_words());
         }

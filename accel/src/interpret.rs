@@ -501,15 +501,20 @@ fn wipe(words: &mut [u64]) {
     zeroize::optimization_barrier(words);
 }
 
-/// Shows each step of `program` to `see`, over a block of `count` items that are all zero;
-/// constants are what they are.
+/// Shows each step of `program` to `see`, over a block of `count` items that are all zero,
+/// exponents that have all bits, and constants that are what they are.
 pub(crate) fn walk(
     program: &Program,
     count: usize,
     mut see: impl FnMut(&Step, &Kind, &mut [u64], &[Arg<'_>]),
 ) {
     let zeros = |kind: &Kind| vec![0; kind.words() * count.max(1)];
-    let words: Vec<_> = program.values().iter().map(|value| zeros(&value.kind)).collect();
+    // Exponents of all bits: public ones take time by their length.
+    let filled = |kind: &Kind| match kind {
+        Kind::Exponents { .. } => vec![u64::MAX; kind.words() * count.max(1)],
+        _ => zeros(kind),
+    };
+    let words: Vec<_> = program.values().iter().map(|value| filled(&value.kind)).collect();
     for value in program.values() {
         let Source::Step { step, operands } = &value.source else { continue };
         let args: Vec<_> = operands

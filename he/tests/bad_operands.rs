@@ -101,6 +101,67 @@ fn items_out_of_range_are_named() {
 }
 
 #[test]
+fn scales_indices_and_numbers_out_of_bounds_are_named() {
+    let key = Key::of_bits(1024);
+    let (modulus, k) = (key.modulus(), key.words());
+    let e = Evaluator::new(modulus, engine());
+    let c = key.batch(&key.random_ciphertexts(3, &mut rng(4)));
+    let fine = c.clone().at_scale(8);
+    let belongs = "its scale is 8 where 0 belongs: bring both to one scale first";
+    assert_eq!(text(e.add(&c, &fine)), format!("add: b: {belongs}"));
+    assert_eq!(text(e.add_assign(&mut c.clone(), &fine)), format!("add_assign: b: {belongs}"));
+    let concatenated = Ciphertexts::concatenate(&*engine(), &c, &[&c, &fine]);
+    assert_eq!(text(concatenated), format!("concatenate: rest: {belongs}"));
+    let m = Scalars::from_f64(modulus, &[1.0; 3], 8).unwrap();
+    let m = Plaintexts::try_from_scalars(modulus, &m).unwrap();
+    assert_eq!(text(e.add_plain(&c, &m)), format!("add_plain: m: {belongs}"));
+    let other = Key::of_another_form();
+    let theirs = other.batch(&other.random_ciphertexts(1, &mut rng(5)));
+    let error = text(Ciphertexts::concatenate(&*engine(), &c, &[&theirs]));
+    assert_eq!(error, "concatenate: rest: it is of another modulus");
+
+    assert_eq!(text(c.take(&[2, 3])), "take: indices: there is no item 3 among 3");
+    let segments = |items: &[usize], segments: &[usize], count| {
+        text(e.segment_sum(&c, (items, segments), count))
+    };
+    assert_eq!(segments(&[0, 3], &[0, 0], 1), "segment_sum: items: there is no item 3 among 3");
+    assert_eq!(segments(&[0], &[1], 1), "segment_sum: segments: there is no item 1 among 1");
+    assert_eq!(segments(&[0], &[], 1), "segment_sum: segments: 0 items where 1 belong");
+
+    let floats = |values: &[f64], scale| text(Scalars::<Public>::from_f64(modulus, values, scale));
+    assert_eq!(floats(&[0.0, f64::NAN], 8), "scalars: values: item 1 is not finite");
+    assert_eq!(floats(&[1e300], 50), "scalars: values: item 0 does not fit 1024 bits");
+    assert_eq!(floats(&[f64::MAX], 0), "scalars: values: item 0 is not below n");
+    assert_eq!(floats(&[], 1001), "scalars: values: a scale of 1001 binary digits is beyond 1000");
+    let matrix = |entry| text(Matrix::public_from_f64(1, 2, &[-(2f64.powi(43)), entry], 20));
+    assert_eq!(matrix(2f64.powi(43)), "matrix: values: item 1 does not fit 64 bits");
+    assert_eq!(matrix(f64::INFINITY), "matrix: values: item 1 is not finite");
+
+    let integers =
+        |words: &[u64], each| text(Scalars::<Public>::from_twos_complement(modulus, words, each));
+    let mut long = vec![0; 2 * (k + 1)];
+    long[k] = 1;
+    assert_eq!(integers(&long, k + 1), "scalars: values: item 0 is not below n");
+    assert_eq!(integers(&long, 5), "scalars: words: 34 words are no whole number of items of 5");
+    let third = &key.n / 3u8;
+    let plain = |m: &BigUint| {
+        let words = Zeroizing::new(key.plain_words(std::slice::from_ref(m)));
+        let scalars = Scalars::try_from_words(modulus, words.clone(), None).unwrap();
+        let opened = Plaintexts::try_from_words(modulus, words).unwrap().to_twos_complement();
+        (Plaintexts::try_from_scalars(modulus, &scalars).is_ok(), opened.map(|_| ()))
+    };
+    let (made, opened) = plain(&third);
+    let beyond =
+        "plaintexts: words: item 0 is beyond a third of n, the largest integer that there can be";
+    assert_eq!((made, text(opened)), (false, beyond.into()));
+    assert!(matches!(plain(&(&third - 1u8)), (true, Ok(()))));
+    let (made, opened) = plain(&(&key.n - &third));
+    assert!(!made && opened.is_err());
+    let (made, opened) = plain(&(&key.n - &third + 1u8));
+    assert!(!made && opened.is_ok());
+}
+
+#[test]
 fn ciphertexts_without_an_inverse_are_named() {
     let key = Key::of_bits(1024);
     let e = Evaluator::new(key.modulus(), engine());

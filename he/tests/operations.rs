@@ -144,6 +144,55 @@ fn products_with_full_scalars() {
     });
 }
 
+/// Scalars of all lengths in one batch, which are sorted by it, around what one word holds.
+#[test]
+fn products_with_public_scalars_of_mixed_lengths() {
+    everywhere(|place, a, _| {
+        let (key, e) = (&place.key, &place.evaluator);
+        let lengths = [64usize, 1, 130, 0, 3, 65, 2, 9, 1000];
+        let s: Vec<_> = (0..a.len())
+            .map(|i| match lengths[i % lengths.len()] {
+                0 => BigUint::ZERO,
+                bits => (BigUint::from(5u8) << bits >> 3u8) | BigUint::from(1u8),
+            })
+            .collect();
+        let signs: Vec<_> = (0..a.len()).map(|i| i % 4 == 1).collect();
+        let expected: Vec<_> = a
+            .iter()
+            .zip(s.iter().zip(&signs))
+            .map(|(c, (s, &negative))| {
+                let power = c.modpow(s, &key.n2);
+                if negative { power.modinv(&key.n2).unwrap() } else { power }
+            })
+            .collect();
+        let words = Zeroizing::new(key.plain_words(&s));
+        let s = Scalars::<Public>::try_from_words(key.modulus(), words, Some(&signs)).unwrap();
+        // Pairs with a power of the radix, too.
+        let (c, one) = (key.batch(a), key.batch(&vec![BigUint::from(1u8); a.len()]));
+        for c in [e.add(&c, &one).unwrap(), c] {
+            place.assert("mul_plain_public", e.mul_plain_public(&c, &s).unwrap(), &expected);
+        }
+    });
+}
+
+/// 0, 1 and −1 take no power.
+#[test]
+fn products_with_signs_and_masks() {
+    everywhere(|place, a, b| {
+        let (key, e) = (&place.key, &place.evaluator);
+        let sums: Vec<_> = a.iter().zip(b).map(|(a, b)| a * b % &key.n2).collect();
+        let c = e.add(&key.batch(a), &key.batch(b)).unwrap();
+        let masks: [&dyn Fn(usize) -> i64; 4] =
+            [&|_| 1, &|i| i as i64 % 2, &|i| i as i64 % 3 - 1, &|_| -1];
+        for mask in masks {
+            let s: Vec<_> = (0..a.len()).map(mask).collect();
+            let expected: Vec<_> = sums.iter().zip(&s).map(|(c, &s)| key.power(c, s)).collect();
+            let product = e.mul_plain_public(&c, &Scalars::from_i64(&s)).unwrap();
+            place.assert("mul_plain_public", product, &expected);
+        }
+    });
+}
+
 /// More ciphertexts than one tree of inverses holds.
 #[test]
 fn many_negative_scalars() {
@@ -175,6 +224,117 @@ fn sums_of_batches() {
         let twice = e.sum(&e.add(&batch, &batch).unwrap()).unwrap();
         assert_eq!(twice.power(), 1 - 2 * count as i32);
         place.assert("sum", twice, &[&product * &product % &key.n2]);
+    }
+}
+
+#[test]
+fn sums_of_segments() {
+    everywhere(|place, a, b| {
+        let (key, e) = (&place.key, &place.evaluator);
+        let sums: Vec<_> = a.iter().zip(b).map(|(a, b)| a * b % &key.n2).collect();
+        let c = e.add(&key.batch(a), &key.batch(b)).unwrap();
+        let mut rng = rng(4);
+        for (count, terms) in [(1, a.len()), (3, 2 * a.len()), (5, 40), (7, 3)] {
+            // Also segments that are empty, and one that takes nearly all.
+            let terms = if a.is_empty() { 0 } else { terms };
+            let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
+            let items: Vec<_> = (0..terms).map(|_| below(a.len())).collect();
+            let segments: Vec<_> = (0..terms).map(|_| below(2 * count).min(count - 1)).collect();
+            let mut expected = vec![BigUint::from(1u8); count];
+            for (&item, &segment) in items.iter().zip(&segments) {
+                expected[segment] = &expected[segment] * &sums[item] % &key.n2;
+            }
+            let found = e.segment_sum(&c, (&items, &segments), count).unwrap();
+            place.assert("segment_sum", found, &expected);
+            // Of one size they need no correction.
+            let pairs: Vec<_> = (0..items.len() / 2 * 2).map(|i| i / 2).collect();
+            let found =
+                e.segment_sum(&c, (&items[..pairs.len()], &pairs), pairs.len() / 2).unwrap();
+            let product = |p: &[usize]| &sums[p[0]] * &sums[p[1]] % &key.n2;
+            let expected: Vec<_> = items.chunks_exact(2).map(product).collect();
+            assert!(expected.is_empty() || found.power() == -3);
+            place.assert("segment_sum", found, &expected);
+        }
+    });
+}
+
+#[test]
+fn items_are_taken_and_put_together() {
+    let place = &places()[0];
+    let (key, e) = (&place.key, &place.evaluator);
+    let a = key.random_ciphertexts(5, &mut rng(6));
+    let (c, one) = (key.batch(&a), key.batch(&vec![BigUint::from(1u8); 5]));
+    let pairs = e.add(&c, &one).unwrap();
+    let taken = [4, 0, 0, 2];
+    let expected = taken.map(|i| a[i].clone());
+    place.assert("take", pairs.take(&taken).unwrap(), &expected);
+    place.assert("take", c.take(&[]).unwrap(), &[]);
+    let twice = [&a[..], &a[..]].concat();
+    for (x, y) in [(&c, &pairs), (&pairs, &c), (&c, &c), (&pairs, &pairs)] {
+        let found = Ciphertexts::concatenate(&*place.engine, x, &[y]).unwrap();
+        place.assert("concatenate", found, &twice);
+    }
+}
+
+/// Fixed-point numbers in and out, their sums and products, and integers of any length.
+#[test]
+fn numbers_have_a_scale() {
+    let place = &places()[1];
+    let (key, e) = (&place.key, &place.evaluator);
+    let (modulus, engine) = (key.modulus(), &*place.engine);
+    let encrypt = |scalars: &Scalars<Secret>| {
+        let plain = Plaintexts::try_from_scalars(modulus, scalars).unwrap();
+        let c: Vec<_> = items(plain.words(), key.words())
+            .iter()
+            .map(|m| key.encrypt(m, &BigUint::from(1u8)))
+            .collect();
+        key.batch(&c).at_scale(plain.scale())
+    };
+    let x = [0.5, -1.25, 1e9, -0.0, 2f64.powi(-41)];
+    let c = encrypt(&Scalars::from_f64(modulus, &x, 40).unwrap());
+    let open = |c: &Ciphertexts| key.secret.decrypt(engine, c).unwrap().to_f64().unwrap().to_vec();
+    assert_eq!((c.scale(), open(&c)), (40, vec![0.5, -1.25, 1e9, 0.0, 0.0]));
+    let y = [3.0, -0.125, 0.0, -7.5, 1024.0];
+    let factors = Scalars::<Public>::from_f64(modulus, &y, 20).unwrap();
+    let product = e.mul_plain_public(&c, &factors).unwrap();
+    assert_eq!((product.scale(), open(&product)), (60, vec![1.5, 0.15625, 0.0, 0.0, 0.0]));
+    let secret = e.mul_plain(&c, &Scalars::<Secret>::from_f64(modulus, &y, 20).unwrap()).unwrap();
+    assert_eq!((secret.scale(), open(&secret)), (60, open(&product)));
+    let m = Matrix::public_from_f64(2, 5, &[y, [1.0; 5]].concat(), 10).unwrap();
+    let product = e.matvec(&c, &m).unwrap();
+    assert_eq!((product.scale(), open(&product)), (50, vec![1.65625, 1e9 - 0.75]));
+    let halves = Scalars::from_f64(modulus, &[0.5; 5], 40).unwrap();
+    let sum = e.add_plain(&c, &Plaintexts::try_from_scalars(modulus, &halves).unwrap()).unwrap();
+    assert_eq!((sum.scale(), e.add(&sum, &c).unwrap().scale()), (40, 40));
+    assert_eq!(open(&e.add(&sum, &c).unwrap()), [1.5, -2.0, 2e9 + 0.5, 0.5, 0.5]);
+    let total = e.sum(&c).unwrap();
+    assert_eq!((total.scale(), open(&total)), (40, vec![1e9 - 0.75]));
+    assert_eq!(c.take(&[1]).unwrap().scale(), 40);
+
+    // Integers of one word and of three, the least of each among them, and their negatives.
+    let signed = |words: &[u64], each| {
+        let scalars = Scalars::from_twos_complement(modulus, words, each).unwrap();
+        let open = |s: &Scalars<Secret>| {
+            let plain = Plaintexts::try_from_scalars(modulus, s).unwrap();
+            plain.to_twos_complement().unwrap().to_vec()
+        };
+        (open(&scalars), open(&scalars.negated()))
+    };
+    let pad = |words: &[u64], fill: u64| {
+        let mut words = words.to_vec();
+        words.resize(key.words(), fill);
+        words
+    };
+    let (min, ones) = (1 << 63, u64::MAX);
+    for (words, filled, negated) in [
+        (vec![7], pad(&[7], 0), pad(&[7u64.wrapping_neg()], ones)),
+        (vec![min], pad(&[min], ones), pad(&[min], 0)),
+        (vec![0], pad(&[], 0), pad(&[], 0)),
+        (vec![0, 0, 0], pad(&[], 0), pad(&[], 0)),
+        (vec![0, 0, min], pad(&[0, 0, min], ones), pad(&[0, 0, min], 0)),
+        (vec![5, 0, ones], pad(&[5, 0, ones], ones), pad(&[ones - 4, ones, 0], 0)),
+    ] {
+        assert_eq!(signed(&words, words.len()), (filled, negated), "{words:x?}");
     }
 }
 

@@ -1,7 +1,11 @@
 //! Errors of the crates beneath as Python's: a class for each kind, the words with options named as arguments, and
 //! the facts as attributes.
 
-use ciphergram_he::{Error as SchemeError, ckks::CkksError, error::FrameError};
+use ciphergram_he::{
+    Error as SchemeError,
+    ckks::CkksError,
+    error::{FrameError, OperandFault},
+};
 use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
     IntoPyObjectExt,
@@ -75,6 +79,10 @@ fn words(error: &SchemeError) -> String {
     match error {
         SchemeError::In { place, error } => format!("{place}: {}", words(error)),
         SchemeError::Ckks(error) => vector_words(error),
+        SchemeError::Operand { fault: OperandFault::Scale { found, expected }, .. } => format!(
+            "the scales are {expected} and {found}: bring both to {} with rescale",
+            found.max(expected)
+        ),
         SchemeError::Integers { tensor, dtype } => {
             format!(
                 "tensor {tensor:?} is {dtype}, and integers are refused: sum them with integers=\"sum\""
@@ -217,6 +225,7 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
         E::Tensors { why } => ("LayoutError", facts.text("difference", why)),
         E::Layout { difference } => ("LayoutError", facts.text("difference", difference)),
         E::Ranges { difference } => ("RangesDiffer", facts.text("difference", difference)),
+        E::Operand { fault, .. } => describe_operand(fault),
         E::TooManyContributors { found, admitted } => {
             ("TooMany", facts.count("found", *found).count("admitted", *admitted))
         }
@@ -238,6 +247,25 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
             ("JobMismatch", facts.text("found", found).text("expected", expected))
         }
         _ => describe_rest(error),
+    }
+}
+
+/// Describes what is wrong with integers or fixed-point numbers, encrypted or in clear.
+fn describe_operand(fault: &OperandFault) -> (&'static str, Facts) {
+    use OperandFault as F;
+    let facts = Facts::default();
+    match fault {
+        F::NotFinite { index } => ("NotFinite", facts.count("index", *index)),
+        F::NotBelow { index, .. } | F::TooLarge { index, .. } | F::Beyond { index } => {
+            ("Overflow", facts.count("index", *index))
+        }
+        F::Scale { found, expected } => {
+            ("ScaleMismatch", facts.count("found", *found).count("expected", *expected))
+        }
+        F::ScaleLimit { .. } => ("ParameterError", facts),
+        F::Ciphertext(_) => ("BadCiphertext", facts),
+        F::Modulus => ("KeyMismatch", facts),
+        _ => ("LayoutError", facts),
     }
 }
 

@@ -1,27 +1,32 @@
-//! Integers under Paillier: one ciphertext each.
+//! Ciphertexts under Paillier, in one row: `ciphergram/_ints.py` makes arrays of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ciphergram_accel::Secrecy;
 use ciphergram_he::{
     self as he, Error as SchemeError,
-    paillier::{Ciphertexts, Encryptor, Evaluator, PaillierModulus, Plaintexts, Scalars},
+    paillier::{Ciphertexts, Encryptor, Evaluator, Matrix, PaillierModulus, Plaintexts, Scalars},
 };
 use pyo3::{prelude::*, types::PyBytes};
+use zeroize::Zeroizing;
 
 use crate::{
     engines::engine,
-    errors::{Error, Result},
+    errors::{Error, Result, whole},
     keys::{PublicKey, SecretKey},
     pool::run,
 };
 
-/// Encrypted integers, one Paillier ciphertext each, from −n/3 to n/3. They add up, and can be multiplied by public
-/// integers; a result beyond these bounds is an error when it is opened, or wraps around if it is far beyond.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct EncryptedArray {
+/// Ciphertexts of numbers of one scale, and their key.
+#[pyclass(frozen, name = "Ciphertexts", module = "ciphergram._native")]
+pub(crate) struct PyCiphertexts {
     ciphertexts: Ciphertexts,
     public: PublicKey,
 }
+
+/// Numbers in clear: their bytes; the words of each integer, in two's complement, or 0 of floats; the scale that floats
+/// are rounded at.
+type Given<'py> = (Bound<'py, PyBytes>, usize, u32);
 
 /// Returns the Paillier half of a key.
 fn modulus(key: &he::PublicKey) -> Result<&PaillierModulus> {
@@ -34,97 +39,107 @@ fn modulus(key: &he::PublicKey) -> Result<&PaillierModulus> {
     })
 }
 
-fn to_words(bytes: &[u8]) -> Vec<u64> {
-    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+fn to_words(bytes: &[u8]) -> Zeroizing<Vec<u64>> {
+    let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    words.collect::<Vec<_>>().into()
 }
 
-fn to_bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+fn to_floats(bytes: &[u8]) -> Zeroizing<Vec<f64>> {
+    let words = bytes.as_chunks::<8>().0.iter().map(|word| f64::from_le_bytes(*word));
+    words.collect::<Vec<_>>().into()
 }
 
-/// Returns n as Python has it.
-fn n<'py>(py: Python<'py>, modulus: &PaillierModulus) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyBytes::new(py, &to_bytes(modulus.n().words()));
-    py.import("ciphergram._ints")?.call_method1("from_bytes", (bytes,))
+fn to_bytes<'py>(py: Python<'py>, words: impl Iterator<Item = u64>) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &Zeroizing::new(words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()))
 }
 
-/// Packs integers as plaintexts modulo n, in as many words each as n has.
-fn plaintexts(xs: &Bound<'_, PyAny>, modulus: &PaillierModulus) -> Result<Plaintexts> {
-    let (py, each) = (xs.py(), 8 * modulus.n().len_words());
-    let glue = py.import("ciphergram._ints")?;
-    let bytes: Vec<u8> = glue.call_method1("pack", (xs, n(py, modulus)?, each))?.extract()?;
-    Ok(Plaintexts::try_from_words(modulus, to_words(&bytes).into())?)
+/// Returns places of ciphertexts, or segments.
+fn to_indices(bytes: &[u8]) -> Vec<usize> {
+    // What is negative is beyond all there are.
+    to_words(bytes).iter().map(|&index| usize::try_from(index).unwrap_or(usize::MAX)).collect()
 }
 
-/// Encrypts integers under a public key.
-pub(crate) fn encrypt(
-    py: Python<'_>,
-    public: &PublicKey,
-    xs: &Bound<'_, PyAny>,
-) -> Result<EncryptedArray> {
-    let (modulus, engine) = (modulus(&public.key)?, engine("cpu")?);
-    let plain = plaintexts(xs, modulus)?;
-    let ciphertexts =
-        run(py, || Ok(Encryptor::new(modulus, &*engine)?.encrypt(&*engine, &plain)?))?;
-    Ok(EncryptedArray { ciphertexts, public: public.clone() })
-}
-
-/// Opens integers with a secret key.
-pub(crate) fn decrypt<'py>(
-    py: Python<'py>,
-    key: &SecretKey,
-    array: &EncryptedArray,
-) -> Result<Bound<'py, PyAny>> {
-    let modulus = modulus(key.key.public())?;
-    let engine = engine("cpu")?;
-    let Some(secret) = key.key.paillier() else {
-        return Err(SchemeError::NoSumKey.into());
-    };
-    array.check_under(key.key.public().id().to_string(), modulus)?;
-    let plain = run(py, || Ok(secret.decrypt(&*engine, &array.ciphertexts)?))?;
-    let bytes = PyBytes::new(py, &to_bytes(plain.words()));
-    let each = 8 * modulus.n().len_words();
-    let glue = py.import("ciphergram._ints")?;
-    Ok(glue.call_method1("unpack", (bytes, n(py, modulus)?, each))?)
+fn scalars<S: Secrecy>(
+    (bytes, each, scale): &Given<'_>,
+    modulus: &PaillierModulus,
+) -> Result<Scalars<S>> {
+    Ok(match *each {
+        0 => Scalars::from_f64(modulus, &to_floats(bytes.as_bytes()), *scale)?,
+        each => Scalars::from_twos_complement(modulus, &to_words(bytes.as_bytes()), each)?,
+    })
 }
 
 #[pymethods]
-impl EncryptedArray {
-    /// Tells numpy to leave operators between its arrays and this one to this one.
-    #[classattr]
-    fn __array_ufunc__() -> Option<()> {
-        None
-    }
-
-    /// Takes ciphertexts as integers, from 1 to n² − 1, of whichever library.
-    ///
-    /// Args:
-    ///     ciphertexts: The integers.
-    ///     public: The key that they are under.
-    ///
-    /// Raises:
-    ///     BadCiphertext: One is no ciphertext.
-    ///     KeyKind: The key is not of Paillier.
+impl PyCiphertexts {
+    /// Encrypts numbers.
     #[staticmethod]
-    fn from_ints(ciphertexts: &Bound<'_, PyAny>, public: &Bound<'_, PyAny>) -> Result<Self> {
-        let (py, public) = (ciphertexts.py(), PublicKey::of(public)?);
-        let modulus = modulus(&public.key)?;
-        let each = 8 * modulus.ciphertext_words();
-        let glue = py.import("ciphergram._ints")?;
-        let bytes: Vec<u8> =
-            glue.call_method1("pack_ciphertexts", (ciphertexts, each))?.extract()?;
-        let ciphertexts = Ciphertexts::try_from_words(modulus, to_words(&bytes));
-        let ciphertexts = ciphertexts.map_err(|e| Error::Own("BadCiphertext", e.to_string()))?;
-        Ok(Self { ciphertexts, public })
+    fn encrypt(py: Python<'_>, public: &PublicKey, given: Given<'_>) -> Result<Self> {
+        let (modulus, engine) = (modulus(&public.key)?, engine("cpu")?);
+        let plain = Plaintexts::try_from_scalars(modulus, &scalars(&given, modulus)?)?;
+        let ciphertexts =
+            run(py, || Ok(Encryptor::new(modulus, &*engine)?.encrypt(&*engine, &plain)?))?;
+        Ok(Self { ciphertexts, public: public.clone() })
     }
 
-    /// Returns the ciphertexts as integers.
-    fn to_ints<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+    /// Decrypts numbers, as integers in two's complement or as floats; gives their bytes and those of one.
+    fn open<'py>(
+        &self,
+        py: Python<'py>,
+        key: &SecretKey,
+        floats: bool,
+    ) -> Result<(Bound<'py, PyBytes>, usize)> {
+        let (modulus, engine) = (modulus(key.key.public())?, engine("cpu")?);
+        let Some(secret) = key.key.paillier() else {
+            return Err(SchemeError::NoSumKey.into());
+        };
+        self.check_under(key.key.public().id().to_string(), modulus)?;
+        let scale = self.scale();
+        if scale != 0 && !floats {
+            let text = format!("these are numbers of scale {scale}: decrypt_floats opens them");
+            return Err(Error::Own("DtypeError", text));
+        }
+        let plain = run(py, || Ok(secret.decrypt(&*engine, &self.ciphertexts)?))?;
+        if floats {
+            let values = plain.to_f64()?;
+            return Ok((to_bytes(py, values.iter().map(|value| value.to_bits())), 8));
+        }
+        let words = plain.to_twos_complement()?;
+        Ok((to_bytes(py, words.iter().copied()), 8 * modulus.n().len_words()))
+    }
+
+    /// Takes ciphertexts as integers of `each` words in two's complement.
+    #[staticmethod]
+    fn from_bytes(
+        bytes: &Bound<'_, PyBytes>,
+        each: usize,
+        public: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = whole)] scale: u32,
+    ) -> Result<Self> {
+        let public = PublicKey::of(public)?;
+        let modulus = modulus(&public.key)?;
+        let bad = |text| Error::Own("BadCiphertext", text);
+        let (given, k) = (to_words(bytes.as_bytes()), modulus.ciphertext_words());
+        let mut words = vec![];
+        for (index, item) in given.chunks(each.max(1)).enumerate() {
+            let (own, beyond) = item.split_at(each.min(k));
+            // Negative integers and those of more words than n².
+            if item.last().is_some_and(|top| top >> 63 == 1) || beyond.iter().any(|&word| word != 0)
+            {
+                return Err(bad(format!("item {index} is no ciphertext of this key")));
+            }
+            words.extend_from_slice(own);
+            words.resize((index + 1) * k, 0);
+        }
+        let ciphertexts =
+            Ciphertexts::try_from_words(modulus, words).map_err(|e| bad(e.to_string()))?;
+        Ok(Self { ciphertexts: ciphertexts.at_scale(scale), public })
+    }
+
+    /// Returns the ciphertexts as bytes, and the bytes of one.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyBytes>, usize)> {
         let engine = engine("cpu")?;
-        let each = 8 * self.modulus().ciphertext_words();
         let words = run(py, || Ok(self.ciphertexts.clone().into_words(&*engine)?))?;
-        let bytes = PyBytes::new(py, &to_bytes(&words));
-        Ok(py.import("ciphergram._ints")?.call_method1("split", (bytes, each))?)
+        Ok((to_bytes(py, words.into_iter()), 8 * self.modulus().ciphertext_words()))
     }
 
     /// The key that they are under.
@@ -133,101 +148,100 @@ impl EncryptedArray {
         self.public.clone()
     }
 
+    /// The name of the key.
+    #[getter]
+    fn key_id(&self) -> String {
+        self.public.key.id().to_string()
+    }
+
+    /// The binary digits after the point.
+    #[getter]
+    fn scale(&self) -> u32 {
+        self.ciphertexts.scale()
+    }
+
     fn __len__(&self) -> usize {
         self.ciphertexts.count()
     }
 
-    /// Adds encrypted integers pair by pair, or plain ones: one for each, or one for all.
-    ///
-    /// Raises:
-    ///     KeyMismatch: The others are under another key.
-    ///     LayoutError: There are fewer or more.
-    ///     DtypeError, Overflow: As `PublicKey.encrypt_ints`.
-    fn __add__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
-        let (py, evaluator) = (other.py(), self.evaluator()?);
-        let ciphertexts = match other.cast::<Self>() {
-            Ok(other) => {
-                let other = other.get();
-                other.check_under(self.public.key.id().to_string(), self.modulus())?;
-                let (own, found) = (self.__len__(), other.__len__());
-                if own != found {
-                    let text = format!("{found} integers for {own} that are encrypted");
-                    return Err(Error::Own("LayoutError", text));
-                }
-                run(py, || Ok(evaluator.add(&self.ciphertexts, &other.ciphertexts)?))?
+    /// Returns those of these places, each a word.
+    fn take(&self, places: &Bound<'_, PyBytes>) -> Result<Self> {
+        Ok(self.with(self.ciphertexts.take(&to_indices(places.as_bytes()))?))
+    }
+
+    /// Returns these and then those of others.
+    fn concatenate(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> Result<Self> {
+        for other in &others {
+            other.check_under(self.key_id(), self.modulus())?;
+        }
+        let rest: Vec<_> = others.iter().map(|other| &other.ciphertexts).collect();
+        let engine = engine("cpu")?;
+        Ok(self
+            .with(run(py, || Ok(Ciphertexts::concatenate(&*engine, &self.ciphertexts, &rest)?))?))
+    }
+
+    /// Adds them pair by pair.
+    fn add(&self, py: Python<'_>, other: &Self) -> Result<Self> {
+        other.check_under(self.key_id(), self.modulus())?;
+        let evaluator = self.evaluator()?;
+        Ok(self.with(run(py, || Ok(evaluator.add(&self.ciphertexts, &other.ciphertexts)?))?))
+    }
+
+    /// Adds numbers in clear pair by pair, or subtracts them.
+    fn add_plain(&self, py: Python<'_>, given: Given<'_>, negate: bool) -> Result<Self> {
+        let (evaluator, scalars) = (self.evaluator()?, scalars(&given, self.modulus())?);
+        let scalars = if negate { scalars.negated() } else { scalars };
+        let plain = Plaintexts::try_from_scalars(self.modulus(), &scalars)?;
+        Ok(self.with(run(py, || Ok(evaluator.add_plain(&self.ciphertexts, &plain)?))?))
+    }
+
+    /// Multiplies them by public numbers pair by pair.
+    fn mul(&self, py: Python<'_>, given: Given<'_>) -> Result<Self> {
+        let (evaluator, scalars) = (self.evaluator()?, scalars(&given, self.modulus())?);
+        Ok(self.with(run(py, || Ok(evaluator.mul_plain_public(&self.ciphertexts, &scalars)?))?))
+    }
+
+    /// Returns the product of a public matrix of `rows` rows and these.
+    fn matvec(&self, py: Python<'_>, given: Given<'_>, rows: usize) -> Result<Self> {
+        let (evaluator, columns) = (self.evaluator()?, self.__len__());
+        let (bytes, each, scale) = (given.0.as_bytes(), given.1, given.2);
+        let matrix = match each {
+            0 => Matrix::public_from_f64(rows, columns, &to_floats(bytes), scale)?,
+            1 => {
+                let entries: Vec<_> = to_words(bytes).iter().map(|&word| word as i64).collect();
+                Matrix::public(rows, columns, &entries)?
             }
-            Err(_) => {
-                let plain = self.summands(other)?;
-                run(py, || Ok(evaluator.add_plain(&self.ciphertexts, &plain)?))?
-            }
+            _ => return Err(Error::Own("Overflow", "an entry is beyond 64 bits".into())),
         };
-        Ok(self.with(ciphertexts))
+        Ok(self.with(run(py, || Ok(evaluator.matvec(&self.ciphertexts, &matrix)?))?))
     }
 
-    fn __radd__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
-        self.__add__(other)
-    }
-
-    /// Multiplies by public integers: one for each, or one for all.
-    ///
-    /// Raises:
-    ///     LayoutError: They are fewer or more.
-    ///     DtypeError: One is no integer. Overflow: One is not below n.
-    fn __mul__(&self, scalars: &Bound<'_, PyAny>) -> Result<Self> {
-        let (py, modulus) = (scalars.py(), self.modulus());
-        let each = 8 * modulus.n().len_words();
-        let glue = py.import("ciphergram._ints")?;
-        let given = (scalars, self.__len__(), n(py, modulus)?, each);
-        let (magnitudes, negative): (Vec<u8>, Vec<bool>) =
-            glue.call_method1("scalars", given)?.extract()?;
-        let scalars =
-            Scalars::try_from_words(modulus, to_words(&magnitudes).into(), Some(&negative))?;
-        let evaluator = self.evaluator()?;
-        let product = run(py, || Ok(evaluator.mul_plain_public(&self.ciphertexts, &scalars)?))?;
-        Ok(self.with(product))
-    }
-
-    fn __rmul__(&self, scalars: &Bound<'_, PyAny>) -> Result<Self> {
-        self.__mul__(scalars)
-    }
-
-    /// Returns the sum of all, as an array of one.
-    fn sum(&self, py: Python<'_>) -> Result<Self> {
-        let evaluator = self.evaluator()?;
-        Ok(self.with(run(py, || Ok(evaluator.sum(&self.ciphertexts)?))?))
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "<EncryptedArray of {} integers under key {}>",
-            self.__len__(),
-            self.public.key.id()
-        )
+    /// Returns the sum of those of each segment, one of which is named for each ciphertext.
+    fn segment_sum(
+        &self,
+        py: Python<'_>,
+        segments: &Bound<'_, PyBytes>,
+        count: usize,
+    ) -> Result<Self> {
+        let (evaluator, segments) = (self.evaluator()?, to_indices(segments.as_bytes()));
+        let items: Vec<_> = (0..self.__len__()).collect();
+        let sums = || Ok(evaluator.segment_sum(&self.ciphertexts, (&items, &segments), count)?);
+        Ok(self.with(run(py, sums)?))
     }
 }
 
-impl EncryptedArray {
+impl PyCiphertexts {
     fn modulus(&self) -> &PaillierModulus {
         self.ciphertexts.modulus()
     }
 
-    /// Refuses to go on under another key than this array's.
+    /// Refuses to go on under another key than theirs.
     fn check_under(&self, expected: String, modulus: &PaillierModulus) -> Result<()> {
         if self.modulus().n().words() == modulus.n().words() {
             return Ok(());
         }
-        let found = self.public.key.id().to_string();
+        let found = self.key_id();
         Err(SchemeError::KeyMismatch { found, expected }.into())
-    }
-
-    /// Packs integers to add: one for each of this array's, or one for all.
-    fn summands(&self, given: &Bound<'_, PyAny>) -> Result<Plaintexts> {
-        let (py, modulus) = (given.py(), self.modulus());
-        let each = 8 * modulus.n().len_words();
-        let given = (given, self.__len__(), n(py, modulus)?, each);
-        let glue = py.import("ciphergram._ints")?;
-        let bytes: Vec<u8> = glue.call_method1("summands", given)?.extract()?;
-        Ok(Plaintexts::try_from_words(modulus, to_words(&bytes).into())?)
     }
 
     fn with(&self, ciphertexts: Ciphertexts) -> Self {
@@ -238,7 +252,7 @@ impl EncryptedArray {
     fn evaluator(&self) -> Result<Arc<Evaluator>> {
         /// The last one made, of the key of this id, in a process.
         static LAST: Mutex<Option<(u32, String, Arc<Evaluator>)>> = Mutex::new(None);
-        let (process, id) = (std::process::id(), self.public.key.id().to_string());
+        let (process, id) = (std::process::id(), self.key_id());
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, key, evaluator)) = &*last
             && (*of, key) == (process, &id)

@@ -19,7 +19,6 @@ use crate::{
     engines::engine,
     errors::{Error, Result, no_pickle, weight, whole, whole_or_none},
     exchange::{Announcement, RoundTerms},
-    ints::{self, EncryptedArray},
     job::Job,
     opened,
     pool::{self, run},
@@ -180,13 +179,31 @@ impl PublicKey {
         Ok(self.key.save(&path)?)
     }
 
-    /// Encrypts integers from −n/3 to n/3 under a Paillier key, each as one ciphertext.
+    /// Encrypts integers from −n/3 to n/3 under a Paillier key, each as one ciphertext, in the shape that they have.
     ///
     /// Raises:
     ///     KeyKind: The key is not of Paillier.
     ///     Overflow: An integer is too large. DtypeError: it is none.
-    fn encrypt_ints(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> Result<EncryptedArray> {
-        ints::encrypt(py, self, xs)
+    fn encrypt_ints<'py>(
+        slf: &Bound<'py, Self>,
+        xs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("ciphergram._ints")?.call_method1("encrypt_ints", (slf, xs))
+    }
+
+    /// Encrypts numbers, rounded to multiples of `2**-scale`, under a Paillier key.
+    ///
+    /// Raises:
+    ///     KeyKind: The key is not of Paillier. ParameterError: The scale is beyond 1,000.
+    ///     NotFinite: A number is NaN or infinite. Overflow: Times `2**scale` it is beyond n/3.
+    ///     DtypeError: It is none.
+    #[pyo3(signature = (xs, scale=40))]
+    fn encrypt_floats<'py>(
+        slf: &Bound<'py, Self>,
+        xs: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = whole)] scale: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("ciphergram._ints")?.call_method1("encrypt_floats", (slf, xs, scale))
     }
 
     /// Reads the texts of a key's file and of its job's.
@@ -508,17 +525,28 @@ impl SecretKey {
         opened::opened(py, arrays, &sum.sum, total, None)
     }
 
-    /// Opens encrypted integers.
+    /// Opens encrypted integers: a list of them, nested as the array has axes; one alone is a list too.
+    ///
+    /// Raises:
+    ///     KeyMismatch: They are under another key. DtypeError: They are fixed-point numbers.
+    ///     Overflow: A result is beyond a third of n.
+    fn decrypt_ints<'py>(
+        slf: &Bound<'py, Self>,
+        array: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("ciphergram._ints")?.call_method1("decrypt_ints", (slf, array))
+    }
+
+    /// Opens encrypted numbers as float64, each the nearest one, in an array of their shape.
     ///
     /// Raises:
     ///     KeyMismatch: They are under another key.
-    ///     Overflow: A result is beyond a third of n.
-    fn decrypt_ints<'py>(
-        &self,
-        py: Python<'py>,
-        array: &EncryptedArray,
-    ) -> Result<Bound<'py, PyAny>> {
-        ints::decrypt(py, self, array)
+    ///     Overflow: A result is beyond a third of n, or beyond all floats.
+    fn decrypt_floats<'py>(
+        slf: &Bound<'py, Self>,
+        array: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("ciphergram._ints")?.call_method1("decrypt_floats", (slf, array))
     }
 
     fn __repr__(&self) -> String {

@@ -35,7 +35,7 @@ mod _native {
         engines::{Device, devices},
         exchange::{Announcement, RoundTerms, join_round},
         files::{Keys, keygen, load, load_keys, loads, save},
-        ints::EncryptedArray,
+        ints::PyCiphertexts,
         job::Job,
         keys::{ClientKey, PublicKey, SecretKey},
         pool::set_threads,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import cache
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -290,7 +291,88 @@ FILES = [
     Row("pickle: a cut contribution", lambda w: pickle.loads(pickle.dumps(w.parts[0])[:-9]), Exception),
 ]
 
-TABLE = [*dtypes(), *values(), *LAYOUTS, *ARGUMENTS, *PARTS, *FILES]
+
+
+@cache
+def paillier() -> cg.Keys:
+    """Returns one key for all rows of integers."""
+    return cg.keygen("paillier-2048", clients=3)
+
+
+def ints(values: Any = ((1, 2, 3), (4, 5, 6))) -> cg.EncryptedArray:
+    """Encrypts integers, 2 × 3 of them unless something else is said."""
+    return paillier().public.encrypt_ints(values)
+
+
+def floats(values: Any = (0.5, 1.5, 2.5), scale: Any = 40) -> cg.EncryptedArray:
+    """Encrypts three numbers, unless something else is said."""
+    return paillier().public.encrypt_floats(values, scale)
+
+
+INTEGERS = [
+    Row("ints: floats", lambda w: ints([1.5]), cg.DtypeError, "integers"),
+    Row("ints: text", lambda w: ints(["1"]), cg.DtypeError, "str"),
+    Row("ints: ragged", lambda w: ints([[1, 2], [3]]), cg.DtypeError, "list"),
+    Row("ints: too large", lambda w: ints([0, 2**2047]), cg.Overflow, "item 1"),
+    Row("ints: another shape, to add", lambda w: ints() + [1, 2], cg.LayoutError, r"\(2, 3\) and \(2,\)"),
+    Row("ints: another shape, to multiply", lambda w: ints() * np.ones((3, 2), int), cg.LayoutError),
+    Row("ints: a matrix of another shape", lambda w: np.ones((2, 3), int) @ ints(), cg.LayoutError, "matrices"),
+    Row("ints: a number as a matrix", lambda w: ints() @ 3, cg.LayoutError, "matrices"),
+    Row("ints: a matrix of large integers", lambda w: np.array([2**70, 1]) @ ints(), cg.Overflow, "64 bits"),
+    Row("ints: floats, to add", lambda w: ints() + 0.5, cg.DtypeError, "encrypt_floats"),
+    Row("ints: floats, to multiply", lambda w: ints() * 0.5, cg.DtypeError, "encrypt_floats"),
+    Row("ints: encrypted, to multiply", lambda w: ints() * ints(), cg.DtypeError, "in clear"),
+    Row("ints: a factor that is too large", lambda w: ints() * 2**2048, cg.Overflow, "item 0"),
+    Row("ints: of another key", lambda w: ints([1]) + cg.keygen("paillier-2048", clients=3).public.encrypt_ints([1]),
+        cg.KeyMismatch),
+    Row("ints: of another key, to join", lambda w: cg.concatenate(
+        [ints([1]), cg.keygen("paillier-2048", clients=3).public.encrypt_ints([1])]), cg.KeyMismatch),
+    Row("ints: plain, to join", lambda w: np.concatenate([ints([1]), [1]]), cg.DtypeError, "list"),
+    Row("ints: of other shapes, to join", lambda w: cg.concatenate([ints(), ints([1])]), ValueError),
+    Row("ints: none to join", lambda w: cg.concatenate([]), ValueError),
+    Row("ints: beyond the end", lambda w: ints()[2], IndexError),
+    Row("ints: too many axes", lambda w: ints()[0, 0, 0], IndexError),
+    Row("ints: a mask of another length", lambda w: ints()[[True, False, True]], IndexError),
+    Row("ints: the length of one", lambda w: len(ints()[0, 0]), TypeError),
+    Row("ints: through one", lambda w: list(ints()[0, 0]), TypeError),
+    Row("ints: another number in a shape", lambda w: ints().reshape(4, 2), ValueError),
+    Row("ints: no such axis", lambda w: ints().sum(axis=2), ValueError, "axis"),
+    Row("ints: a segment too many", lambda w: ints().segment_sum([0, 2], 2), IndexError, "segment 2"),
+    Row("ints: a segment below", lambda w: ints().segment_sum([-1, 0], 2), IndexError, "segment -1"),
+    Row("ints: segments of another shape", lambda w: ints().segment_sum([0, 1, 0], 2), cg.LayoutError),
+    Row("ints: segments of floats", lambda w: ints().segment_sum([0.0, 1.0], 2), cg.DtypeError, "segments"),
+    Row("ints: a function of numpy's", lambda w: np.sort(ints()), TypeError),  # type: ignore[call-overload]
+    # From below a third of n, wherever that is, to beyond it in steps that do not miss it.
+    Row("ints: a result that overflowed", lambda w: [
+        paillier().secret.decrypt_ints(ints([2**2043]) * factor) for factor in range(1, 32)
+    ], cg.Overflow, "item 0 is beyond a third of n"),
+    Row("ints: opened as no array", lambda w: paillier().secret.decrypt_ints([1]), TypeError, "list"),
+    Row("ints: no ciphertext", lambda w: cg.EncryptedArray.from_ints([1, 0], paillier()), cg.BadCiphertext, "1 is 0"),
+    Row("ints: a negative scale", lambda w: cg.EncryptedArray.from_ints([1], paillier(), scale=-1), cg.ParameterError),
+    Row("floats: NaN", lambda w: floats([0.0, np.nan]), cg.NotFinite, "item 1"),
+    Row("floats: infinite", lambda w: floats(np.inf), cg.NotFinite, "item 0"),
+    Row("floats: infinite, to add", lambda w: floats() + -np.inf, cg.NotFinite),
+    Row("floats: complex", lambda w: floats([1j]), cg.DtypeError, "complex"),
+    Row("floats: too large", lambda w: floats([1e308], 900), cg.Overflow, "item 0"),
+    Row("floats: an integer that is no float", lambda w: floats([2**53 + 1]), cg.Overflow, "item 0"),
+    Row("floats: a scale too large", lambda w: floats(scale=1001), cg.ParameterError, "1001"),
+    Row("floats: a negative scale", lambda w: floats(scale=-1), cg.ParameterError),
+    Row("floats: another scale", lambda w: floats() + floats(scale=20), cg.ScaleMismatch, r"40 and 20.*rescale"),
+    Row("floats: another scale, to take away", lambda w: floats() * 0.5 - floats(), cg.ScaleMismatch, "80 and 40"),
+    Row("floats: another scale, to join", lambda w: cg.concatenate([floats(), ints([1])]), cg.ScaleMismatch),
+    Row("floats: a smaller scale", lambda w: floats().rescale(39), cg.ScaleMismatch, "smaller"),
+    Row("floats: an entry that is too large", lambda w: np.full(3, 1e7) @ floats(), cg.Overflow, "64 bits"),
+    Row("floats: opened as integers", lambda w: paillier().secret.decrypt_ints(floats()), cg.DtypeError,
+        "decrypt_floats"),
+    Row("floats: a result that overflowed", lambda w: [
+        paillier().secret.decrypt_floats(floats([1.0], 1000).rescale(2000) * (factor * 2**43))
+        for factor in range(1, 32)
+    ], cg.Overflow, "item 0 is beyond a third of n"),
+    Row("floats: a result that is no float", lambda w: paillier().secret.decrypt_floats(ints([2**1024])), cg.Overflow,
+        "item 0 does not fit 1024 bits"),
+]
+
+TABLE = [*dtypes(), *values(), *LAYOUTS, *ARGUMENTS, *PARTS, *FILES, *INTEGERS]
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

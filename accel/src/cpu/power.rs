@@ -1,7 +1,8 @@
 //! Powers: of changing bases, of one base known beforehand, and products of many powers at once.
 //!
 //! Secret exponents take fixed windows, and what a digit names is picked by reading every entry of
-//! a table. Exponents that are public and the same for all take sliding windows.
+//! a table. Public exponents take time by their length, or by that of the longest in their group;
+//! by sliding windows where there is one lane, or one exponent for all.
 
 mod dot;
 mod fixed_base;

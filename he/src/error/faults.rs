@@ -192,6 +192,42 @@ pub enum OperandFault {
         /// The bits that it must fit, sign included.
         bits: u32,
     },
+    /// An item is NaN or infinite.
+    #[error("item {index} is not finite")]
+    NotFinite {
+        /// The place within the batch.
+        index: usize,
+    },
+    /// An item is beyond a third of n, where signed numbers end.
+    #[error("item {index} is beyond a third of n, the largest integer that there can be")]
+    Beyond {
+        /// The place within the batch.
+        index: usize,
+    },
+    /// An index names none of the items.
+    #[error("there is no item {index} among {count}")]
+    NoItem {
+        /// The index given.
+        index: usize,
+        /// The number of items.
+        count: usize,
+    },
+    /// Fixed-point numbers of another scale than the rest.
+    #[error("its scale is {found} where {expected} belongs: bring both to one scale first")]
+    Scale {
+        /// Binary digits after the point.
+        found: u32,
+        /// Those of the other operand.
+        expected: u32,
+    },
+    /// A scale that no fixed-point numbers have.
+    #[error("a scale of {scale} binary digits is beyond {limit}")]
+    ScaleLimit {
+        /// Binary digits after the point.
+        scale: u32,
+        /// The most that there may be.
+        limit: u32,
+    },
     /// An item is no ciphertext.
     #[error(transparent)]
     Ciphertext(CiphertextFault),

@@ -17,8 +17,11 @@
 //! |---|---|
 //! | [`Plaintexts`] | numbers mod n, signed ones included |
 //! | [`Ciphertexts`] | ciphertexts, with the power of the Montgomery radix that they carry |
-//! | [`Scalars`], [`Matrix`] | integers to multiply ciphertexts by, secret or public |
+//! | [`Scalars`], [`Matrix`] | signed integers, secret or public, to encrypt, or to add to ciphertexts and multiply them by |
 //! | [`Encryptor`], [`Evaluator`], [`PaillierSecret`] | plaintexts to ciphertexts, between them, and back |
+//!
+//! Each has a scale, 0 unless it was made of floats: integers k then stand for `k / 2^scale`. Sums of
+//! different scales are refused, and products have the sum of both.
 //!
 //! # Source
 //! P. Paillier, "Public-key cryptosystems based on composite degree residuosity classes", 1999;
@@ -29,6 +32,7 @@ mod ciphertexts;
 mod encrypt;
 mod evaluator;
 mod factors;
+mod fixed_point;
 mod keygen;
 mod masks;
 mod modulus;
@@ -44,6 +48,7 @@ mod words;
 pub use ciphertexts::Ciphertexts;
 pub use encrypt::Encryptor;
 pub use evaluator::Evaluator;
+pub use fixed_point::MAX_SCALE;
 pub use modulus::PaillierModulus;
 pub(crate) use parameters::geometry;
 pub use plaintexts::Plaintexts;

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import ckks, errors
+from ._ints import EncryptedArray, concatenate
 from ._native import (
     AgreedRanges,
     Announcement,
@@ -13,7 +14,6 @@ from ._native import (
     ClientKey,
     Contribution,
     Device,
-    EncryptedArray,
     Job,
     Keys,
     PublicKey,
@@ -70,6 +70,7 @@ __all__ = [
     "__version__",
     "aggregate",
     "ckks",
+    "concatenate",
     "devices",
     "join_round",
     "keygen",

@@ -96,6 +96,10 @@ class RangesDiffer(CiphergramError, ValueError):
     """Updates that were quantised over different ranges. Field: ``difference``."""
 
 
+class ScaleMismatch(CiphergramError, ValueError):
+    """Encrypted numbers of different scales, where there must be one. Fields: ``found``, ``expected``."""
+
+
 class BadFrame(CiphergramError, ValueError):
     """Bytes that are not what they should be: cut, changed, of another kind or of a later version."""
 

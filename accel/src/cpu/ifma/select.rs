@@ -46,9 +46,12 @@ impl Digits {
 pub(super) fn pick_own(out: &mut [Word], table: &[Word], digits: &Digits) {
     for (out, entries) in out.iter_mut().zip(table.chunks_exact(1 << digits.width)) {
         [*out] = match digits.width {
+            1 => own_2(entries, [digits]),
+            2 => own_4(entries, [digits]),
+            3 => own_8(entries, [digits]),
             4 => own_16(entries, [digits]),
             5 => own_32(entries, [digits]),
-            _ => unreachable!("tables of lanes have digits of 4 or 5 bits"),
+            _ => unreachable!("tables of lanes have digits of 1 to 5 bits"),
         };
     }
 }

@@ -11,8 +11,20 @@ use super::{
 /// Returns the bits of a digit of an exponent that differs from lane to lane: `bits / width`
 /// products beside the squarings, and a table of `2^width` numbers for each lane to fill and to
 /// keep in cache.
-fn own_width(bits: usize) -> usize {
-    if bits < 1280 { 4 } else { 5 }
+fn own_width(bits: usize, public: bool) -> usize {
+    let most = if bits < 1280 { 4 } else { 5 };
+    let products = |width: &usize| (1 << width) + bits.div_ceil(*width);
+    if public { (1..=most).min_by_key(products).unwrap_or(most) } else { most }
+}
+
+/// Returns the bits of the longest of the public exponents in a group.
+fn longest(exponents: &Powers<'_>, first: usize, lanes: usize) -> usize {
+    let bits_of = |item: &[u64]| {
+        let top = item.iter().rposition(|&word| word != 0);
+        top.map_or(0, |top| 64 * (top + 1) - item[top].leading_zeros() as usize)
+    };
+    let longest = (first..first + lanes).map(|lane| bits_of(exponents.items.item(lane))).max();
+    longest.unwrap_or(0).min(exponents.bits)
 }
 
 /// `out = base^exponent` for every item.
@@ -26,8 +38,8 @@ pub(in crate::cpu) fn pow<B: Backend>(
     for (first, out) in out.groups(B::LANES) {
         x.enter(bases, first);
         base.set(0, x.view());
-        if exponents.public && exponents.items.shared {
-            sliding(&mut x, base.view(), exponents.items.words);
+        if exponents.public && (exponents.items.shared || B::LANES == 1) {
+            sliding(&mut x, base.view(), exponents.items.item(first));
         } else {
             windows(&mut x, base.view(), exponents, first);
         }
@@ -35,17 +47,22 @@ pub(in crate::cpu) fn pow<B: Backend>(
     }
 }
 
-/// Computes by fixed windows, one table for each lane.
+/// Computes by fixed windows, one table for each lane: over all bits of secret exponents, and over
+/// those of the longest in the group of public ones.
 fn windows<B: Backend>(
     x: &mut Running<'_, B>,
     base: Number<'_, Chain, B>,
-    exponents: &Powers<'_>,
+    powers: &Powers<'_>,
     first: usize,
 ) {
-    let (m, bits) = (x.modulus(), exponents.bits);
-    let width = own_width(bits);
+    let m = x.modulus();
+    let bits = if powers.public { longest(powers, first, B::LANES) } else { powers.bits };
+    if bits == 0 {
+        return x.set(m.one());
+    }
+    let width = own_width(bits, powers.public);
     let table = LaneTable::new(m, &powers_of(x, base, width), width);
-    let exponents = Exponents::load(m.backend(), &exponents.items, (bits, 1), (first, 1));
+    let exponents = Exponents::load(m.backend(), &powers.items, (bits, 1), (first, 1));
     let mut factor = m.chains(1);
     let count = bits.div_ceil(width);
     for window in (0..count).rev() {

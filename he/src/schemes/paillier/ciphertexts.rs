@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use ciphergram_accel::{Engine, RunError};
 
-use super::PaillierModulus;
+use super::{PaillierModulus, words::gather};
 use crate::{Error, error::OperandFault};
 
-/// Ciphertexts under one modulus, item-major in memory.
+/// Ciphertexts under one modulus, item-major in memory: encrypted integers, or fixed-point numbers of
+/// one [scale](Ciphertexts::scale).
 ///
 /// # Pairs, and the power of the radix
 /// Ordinary ciphertexts are numbers below n². Encryptions under short masks and sums are kept in
@@ -25,6 +26,7 @@ pub struct Ciphertexts {
     modulus: PaillierModulus,
     words: Vec<u64>,
     form: Form,
+    scale: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,12 +56,63 @@ impl Ciphertexts {
 
     /// Takes whole ciphertexts below n².
     pub(super) fn ordinary(modulus: &PaillierModulus, words: Vec<u64>) -> Self {
-        Self { modulus: modulus.clone(), words, form: Form::Ordinary }
+        Self { modulus: modulus.clone(), words, form: Form::Ordinary, scale: 0 }
     }
 
     /// Takes whole reduced pairs of this power.
     pub(super) fn pairs(modulus: &PaillierModulus, words: Vec<u64>, power: i32) -> Self {
-        Self { modulus: modulus.clone(), words, form: Form::Pairs { power } }
+        Self { modulus: modulus.clone(), words, form: Form::Pairs { power }, scale: 0 }
+    }
+
+    /// Returns the same integers as fixed-point numbers `k / 2^scale`.
+    #[must_use]
+    pub fn at_scale(self, scale: u32) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// Returns the binary digits after the point: 0 of integers.
+    #[must_use]
+    pub fn scale(&self) -> u32 {
+        self.scale
+    }
+
+    /// Returns copies of the items of these indices, in this order, any of them as often as named.
+    ///
+    /// # Errors
+    /// An index that names none.
+    pub fn take(&self, indices: &[usize]) -> Result<Self, Error> {
+        check_indices("take", "indices", indices, self.count())?;
+        let words = gather(&self.words, self.modulus.ciphertext_words(), indices);
+        Ok(Self { modulus: self.modulus.clone(), words, ..*self })
+    }
+
+    /// Returns all items of some batches, one batch after the other.
+    ///
+    /// # Errors
+    /// A batch of another modulus or scale than the first; the engine's.
+    pub fn concatenate(engine: &dyn Engine, first: &Self, rest: &[&Self]) -> Result<Self, Error> {
+        let fault = |fault| Error::Operand { operation: "concatenate", operand: "rest", fault };
+        for other in rest {
+            if !first.modulus.is_same(&other.modulus) {
+                return Err(fault(OperandFault::Modulus));
+            }
+            let (found, expected) = (other.scale, first.scale);
+            if found != expected {
+                return Err(fault(OperandFault::Scale { found, expected }));
+            }
+        }
+        if rest.iter().all(|other| other.form == first.form) {
+            let words = rest.iter().fold(first.words.clone(), |mut words, other| {
+                words.extend_from_slice(&other.words);
+                words
+            });
+            return Ok(Self { modulus: first.modulus.clone(), words, ..*first });
+        }
+        let mut words = first.to_ordinary(engine)?.into_owned();
+        for other in rest {
+            words.extend_from_slice(&other.to_ordinary(engine)?);
+        }
+        Ok(Self::ordinary(&first.modulus, words).at_scale(first.scale))
     }
 
     /// Returns the modulus that all items share.
@@ -122,6 +175,12 @@ impl Ciphertexts {
         }
     }
 
+    /// Makes the batch ordinary in place, and gives its words.
+    pub(super) fn ordinary_mut(&mut self, engine: &dyn Engine) -> Result<&mut [u64], Error> {
+        self.correct(engine)?;
+        Ok(&mut self.words)
+    }
+
     /// Turns the batch to pairs in place, and gives their words and their power.
     pub(super) fn pairs_mut(
         &mut self,
@@ -136,6 +195,17 @@ impl Ciphertexts {
             Form::Ordinary => unreachable!("just made pairs"),
         }
     }
+}
+
+/// Refuses an index that is not below `count`.
+pub(super) fn check_indices(
+    operation: &'static str,
+    operand: &'static str,
+    indices: &[usize],
+    count: usize,
+) -> Result<(), Error> {
+    let Some(&index) = indices.iter().find(|&&index| index >= count) else { return Ok(()) };
+    Err(Error::Operand { operation, operand, fault: OperandFault::NoItem { index, count } })
 }
 
 /// Returns the power of the radix that a Montgomery product of batches of these powers has; none

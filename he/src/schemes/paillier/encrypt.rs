@@ -75,10 +75,11 @@ impl Encryptor {
         operands.extend(drawn.iter().map(|words| Operand::SecretIn(words)));
         operands.push(Operand::Out(&mut out));
         engine.run(&self.masks.program, &mut operands)?;
-        Ok(if self.masks.pairs {
+        let ciphertexts = if self.masks.pairs {
             Ciphertexts::pairs(&self.modulus, out, 0)
         } else {
             Ciphertexts::ordinary(&self.modulus, out)
-        })
+        };
+        Ok(ciphertexts.at_scale(plain.scale()))
     }
 }

@@ -2,6 +2,7 @@
 
 mod matvec;
 mod powers;
+mod segments;
 
 use std::sync::Arc;
 
@@ -9,7 +10,10 @@ use ciphergram_accel::{Builder, Engine, Operand, Program, Public, Secret};
 
 use self::powers::Powers;
 use super::{
-    Ciphertexts, PaillierModulus, Plaintexts, Scalars, ciphertexts::product_power, modulus::one,
+    Ciphertexts, PaillierModulus, Plaintexts, Scalars,
+    ciphertexts::product_power,
+    modulus::one,
+    words::{gather, scatter},
 };
 use crate::{Error, error::OperandFault};
 
@@ -20,8 +24,9 @@ use crate::{Error, error::OperandFault};
 /// encryption of 0 where that matters.
 ///
 /// # Errors
-/// All operations refuse operands of another modulus, or of another number of items, as
-/// [`Error::Operand`], and pass on what the engine refuses; below stands what else they refuse.
+/// All operations refuse operands of another modulus, or of another number of items, and sums those
+/// of another scale, as [`Error::Operand`], and pass on what the engine refuses; below stands what
+/// else they refuse.
 pub struct Evaluator {
     modulus: PaillierModulus,
     engine: Arc<dyn Engine>,
@@ -96,7 +101,8 @@ impl Evaluator {
         b: &Ciphertexts,
     ) -> Result<(), Error> {
         self.check(operation, "a", a.modulus(), [a.count(), a.count()])?;
-        self.check(operation, "b", b.modulus(), [b.count(), a.count()])
+        self.check(operation, "b", b.modulus(), [b.count(), a.count()])?;
+        check_scale(operation, "b", [b.scale(), a.scale()])
     }
 
     /// Room for `count` ciphertexts.
@@ -118,7 +124,7 @@ impl Evaluator {
     }
 
     fn corrected(&self, c: &Ciphertexts) -> Result<Ciphertexts, Error> {
-        Ok(self.made(c.to_ordinary(&*self.engine)?.into_owned()))
+        Ok(self.made(c.to_ordinary(&*self.engine)?.into_owned()).at_scale(c.scale()))
     }
 
     /// Computes `a + b mod n` of each pair: one product of pairs of digits.
@@ -130,11 +136,11 @@ impl Evaluator {
         let Some(power) = product_power(a.power(), b.power()) else {
             return self.add(&self.corrected(a)?, &self.corrected(b)?);
         };
-        let mut out = self.room(a.count());
+        let (mut out, scale) = (self.room(a.count()), a.scale());
         let (a, b) = (a.to_pairs(&*self.engine)?, b.to_pairs(&*self.engine)?);
         let mut operands = [Operand::In(&a), Operand::In(&b), Operand::Out(&mut out)];
         self.engine.run(&self.add, &mut operands)?;
-        Ok(Ciphertexts::pairs(&self.modulus, out, power))
+        Ok(Ciphertexts::pairs(&self.modulus, out, power).at_scale(scale))
     }
 
     /// [`Evaluator::add`] with the sums in the place of `a`.
@@ -163,6 +169,7 @@ impl Evaluator {
     pub fn add_plain(&self, c: &Ciphertexts, m: &Plaintexts) -> Result<Ciphertexts, Error> {
         self.check("add_plain", "c", c.modulus(), [0, 0])?;
         self.check("add_plain", "m", m.modulus(), [m.count(), c.count()])?;
+        check_scale("add_plain", "m", [m.scale(), c.scale()])?;
         let Some(power) = product_power(c.power(), 0) else {
             return self.add_plain(&self.corrected(c)?, m);
         };
@@ -170,7 +177,7 @@ impl Evaluator {
         let c = c.to_pairs(&*self.engine)?;
         let mut operands = [Operand::In(&c), Operand::SecretIn(m.words()), Operand::Out(&mut out)];
         self.engine.run(&self.add_plain, &mut operands)?;
-        Ok(Ciphertexts::pairs(&self.modulus, out, power))
+        Ok(Ciphertexts::pairs(&self.modulus, out, power).at_scale(m.scale()))
     }
 
     /// Returns the sum of the whole batch, one ciphertext; of none, the number 1, which decrypts to
@@ -180,35 +187,13 @@ impl Evaluator {
     /// See [`Evaluator`].
     pub fn sum(&self, c: &Ciphertexts) -> Result<Ciphertexts, Error> {
         self.check("sum", "c", c.modulus(), [0, 0])?;
-        let k = self.modulus.ciphertext_words();
-        if c.count() == 0 {
-            return Ok(self.made(one(k)));
-        }
-        // Halves are added until one item is left; the last one of an odd number waits for the end.
-        let mut level = c.clone();
-        let mut odd = vec![];
-        while level.count() > 1 {
-            let Some(sum_power) = product_power(level.power(), level.power()) else {
-                level.correct(&*self.engine)?;
-                continue;
-            };
-            let (words, power) = level.pairs_mut(&*self.engine)?;
-            let half = words.len() / k / 2 * k;
-            if words.len() > 2 * half {
-                odd.push(Ciphertexts::pairs(&self.modulus, words[2 * half..].to_vec(), *power));
-            }
-            let (sums, rest) = words.split_at_mut(half);
-            let mut operands = [Operand::InOut(sums), Operand::In(&rest[..half])];
-            self.engine.run(&self.modulus.pairs().add_assign, &mut operands)?;
-            let sums = sums.to_vec();
-            level = Ciphertexts::pairs(&self.modulus, sums, sum_power);
-        }
-        odd.iter().try_for_each(|item| self.add_assign(&mut level, item))?;
-        Ok(level)
+        let items: Vec<_> = (0..c.count()).collect();
+        self.segment_sum(c, (&items, &vec![0; c.count()]), 1)
     }
 
-    /// Computes `c · s mod n` of each pair, for public scalars. A ciphertext under a negative one
-    /// is inverted first.
+    /// Computes `c · s mod n` of each pair, for public scalars, whose scale is added to that of `c`.
+    /// Takes time by the length of each scalar: none for 0 and 1, and an inverse, which many share,
+    /// for a negative one.
     ///
     /// # Errors
     /// See [`Evaluator`]; a ciphertext that is not coprime to n under a negative scalar.
@@ -218,27 +203,49 @@ impl Evaluator {
         scalars: &Scalars<Public>,
     ) -> Result<Ciphertexts, Error> {
         const OPERATION: &str = "mul_plain_public";
-        let powers = self.powers(OPERATION, c, scalars)?;
-        let mut bases = c.to_ordinary(&*self.engine)?;
+        self.powers(OPERATION, c, scalars)?;
+        let k = self.modulus.ciphertext_words();
+        let mut product = c.clone().at_scale(c.scale().saturating_add(scalars.scale()));
         let signs = scalars.negative().unwrap_or_default();
         let negative: Vec<_> = (0..signs.len()).filter(|&i| signs[i] == 1).collect();
         if !negative.is_empty() {
-            let k = self.modulus.ciphertext_words();
-            let chosen: Vec<_> =
-                negative.iter().flat_map(|&i| &bases[i * k..][..k]).copied().collect();
-            let inverses = self.invert(OPERATION, &chosen, |place| negative[place])?;
-            for (&i, inverse) in negative.iter().zip(inverses.chunks(k)) {
-                bases.to_mut()[i * k..][..k].copy_from_slice(inverse);
-            }
+            let words = product.ordinary_mut(&*self.engine)?;
+            let inverses = self.invert(OPERATION, &gather(words, k, &negative), |i| negative[i])?;
+            scatter(words, k, &negative, &inverses);
         }
-        let mut out = self.room(c.count());
-        let exponents = Operand::In(scalars.magnitudes());
-        let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
-        self.engine.run(&powers.public, &mut operands)?;
-        Ok(self.made(out))
+        let lengths = scalars.lengths();
+        let zeros: Vec<_> = (0..c.count()).filter(|&i| lengths[i] == 0).collect();
+        if !zeros.is_empty() {
+            let words = product.ordinary_mut(&*self.engine)?;
+            zeros.iter().for_each(|&i| words[i * k..][..k].copy_from_slice(&one(k)));
+        }
+        self.raise(&mut product, scalars, &lengths)?;
+        Ok(product)
     }
 
-    /// Computes `c · s mod n` of each pair, for secret scalars, in constant time. If there are
+    /// Raises the ciphertexts whose scalars are longer than a bit to their magnitudes.
+    fn raise(
+        &self,
+        c: &mut Ciphertexts,
+        scalars: &Scalars<Public>,
+        lengths: &[usize],
+    ) -> Result<(), Error> {
+        // Sorted, since an engine takes several at a time, in the time of the longest.
+        let mut long: Vec<_> = (0..lengths.len()).filter(|&i| lengths[i] > 1).collect();
+        long.sort_by_key(|&i| lengths[i]);
+        let Some(&longest) = long.last() else { return Ok(()) };
+        let powers = &self.powers[usize::from(lengths[longest] > 64)];
+        let exponents = scalars.magnitudes_of(&long, powers.bits.div_ceil(64) as usize);
+        let k = self.modulus.ciphertext_words();
+        let words = c.ordinary_mut(&*self.engine)?;
+        let (bases, mut out) = (gather(words, k, &long), self.room(long.len()));
+        let mut operands = [Operand::In(&bases), Operand::In(&exponents), Operand::Out(&mut out)];
+        self.engine.run(&powers.public, &mut operands)?;
+        scatter(words, k, &long, &out);
+        Ok(())
+    }
+
+    /// Computes [`Evaluator::mul_plain_public`] for secret scalars, in constant time. If there are
     /// signs, every ciphertext is inverted, and which of the two is raised does not show.
     ///
     /// # Errors
@@ -263,6 +270,18 @@ impl Evaluator {
             let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
             self.engine.run(&powers.secret, &mut operands)?;
         }
-        Ok(self.made(out))
+        Ok(self.made(out).at_scale(c.scale().saturating_add(scalars.scale())))
     }
+}
+
+/// Refuses an operand of another scale.
+fn check_scale(
+    operation: &'static str,
+    operand: &'static str,
+    [found, expected]: [u32; 2],
+) -> Result<(), Error> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::Operand { operation, operand, fault: OperandFault::Scale { found, expected } })
 }

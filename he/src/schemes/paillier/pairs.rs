@@ -76,7 +76,11 @@ impl Pairs {
     }
 
     /// Returns the pair of `R^power`.
-    fn radix_power(&self, engine: &dyn Engine, power: u32) -> Result<Arc<[u64]>, RunError> {
+    pub(super) fn radix_power(
+        &self,
+        engine: &dyn Engine,
+        power: u32,
+    ) -> Result<Arc<[u64]>, RunError> {
         let make = || self.split(engine, &self.n_squared.pair_radix_power(power));
         self.radix_powers.get(power, make)
     }

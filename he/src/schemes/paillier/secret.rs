@@ -106,7 +106,8 @@ impl PaillierSecret {
             let (operation, operand, fault) = ("decrypt", "ciphertexts", OperandFault::Modulus);
             return Err(Error::Operand { operation, operand, fault });
         }
-        self.decrypt_words(engine, &ciphertexts.to_ordinary(engine)?)
+        let plain = self.decrypt_words(engine, &ciphertexts.to_ordinary(engine)?)?;
+        Ok(plain.at_scale(ciphertexts.scale()))
     }
 
     /// Decrypts ordinary ciphertexts, which must be in range and coprime to n.

@@ -1,4 +1,4 @@
-//! Little-endian words of secret numbers: comparison and negation in constant time.
+//! Little-endian words of secret numbers: comparison and negation in constant time, and copies.
 
 use std::hint::black_box;
 
@@ -26,6 +26,20 @@ pub(super) fn negate_if(choice: u64, x: &mut [u64], bound: &[u64]) {
         let difference;
         (difference, borrow) = subtract(b, *x, borrow);
         *x = (difference & mask) | (*x & !mask);
+    }
+}
+
+/// Copies the items of public indices, in their order, of `each` words.
+pub(super) fn gather(words: &[u64], each: usize, indices: &[usize]) -> Vec<u64> {
+    let mut out = Vec::with_capacity(indices.len() * each);
+    indices.iter().for_each(|&index| out.extend_from_slice(&words[index * each..][..each]));
+    out
+}
+
+/// Overwrites the items of public indices, of `each` words, by those of `from` in their order.
+pub(super) fn scatter(words: &mut [u64], each: usize, indices: &[usize], from: &[u64]) {
+    for (&index, item) in indices.iter().zip(from.chunks(each)) {
+        words[index * each..][..each].copy_from_slice(item);
     }
 }
 

@@ -34,7 +34,7 @@ impl Evaluator {
     }
 
     /// Computes `y_j = Σ_i m_ji · c_i mod n` for each row j of the matrix, one scalar of the row
-    /// for each ciphertext of the vector; the zero that hides nothing, 1, for a matrix without
+    /// for each ciphertext of the vector, whose scales are added; the zero that hides nothing, 1, for a matrix without
     /// columns. Constant time in the entries of a secret matrix.
     ///
     /// A matrix with signs is raised by `2^(bits − 1)` to be none, and every row corrected by the
@@ -49,9 +49,10 @@ impl Evaluator {
     ) -> Result<Ciphertexts, Error> {
         let (rows, columns) = (matrix.rows(), matrix.columns());
         self.check(OPERATION, "vector", vector.modulus(), [vector.count(), columns])?;
+        let scale = vector.scale().saturating_add(matrix.scale());
         if rows == 0 || columns == 0 {
             let k = self.modulus.ciphertext_words();
-            return Ok(self.made((0..rows).flat_map(|_| one(k)).collect()));
+            return Ok(self.made((0..rows).flat_map(|_| one(k)).collect()).at_scale(scale));
         }
         let bases = vector.to_ordinary(&*self.engine)?;
         let mut out = self.room(if rows == 1 { columns } else { rows });
@@ -64,7 +65,7 @@ impl Evaluator {
         if matrix.is_signed() {
             self.lower(&mut out, &bases, matrix.bits())?;
         }
-        Ok(self.made(out))
+        Ok(self.made(out).at_scale(scale))
     }
 
     /// Takes from every row what raising the entries added.

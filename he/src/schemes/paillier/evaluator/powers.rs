@@ -11,7 +11,7 @@ use crate::{
 
 /// The programs for scalars of one bound on bits.
 pub(super) struct Powers {
-    bits: u32,
+    pub(super) bits: u32,
     pub(super) public: Program,
     pub(super) secret: Program,
     pub(super) signed: Program,
