@@ -195,7 +195,8 @@ impl Client {
     ///     integers: "refuse", or "sum" to sum integers as values are.
     ///
     /// Returns:
-    ///     New arrays by name, with the shapes and types given; `contributors`, `clipped` and `ranges` beside them.
+    ///     New arrays by name, in the order, shapes and types given; `contributors`, `clipped` and `ranges` beside
+    ///     them.
     ///
     /// Raises:
     ///     KeyKind: A client's own key opens nothing: see `sum`.
@@ -222,7 +223,9 @@ impl Client {
         let (update, outside) = self.take(py, tensors, clip, integers)?;
         let round = Round { update: &update, weight, call };
         let mut result = self.contribute(py, &round)?;
-        let mut arrays = Arrays::new(py, &result.sum.agreement)?;
+        // A path has no order.
+        let like = tensors.hasattr("items")?.then_some(tensors);
+        let mut arrays = Arrays::new(py, &result.sum.agreement, like)?;
         let target = &mut arrays;
         let mut opened = |result: &mut RoundResult| {
             let mut slices = target.slices();

@@ -139,7 +139,7 @@ impl Contribution {
 
     /// How many values of each tensor were out of range; None if it was not made in this process.
     #[getter]
-    fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn clipped<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>> {
         opened::by_name(py, &self.0.agreement, self.0.clipped.as_deref())
     }
 

@@ -469,6 +469,9 @@ impl SecretKey {
     /// Args:
     ///     sum: The sum.
     ///     total: Returns the weighted sum instead of the mean.
+    ///     like: Tensors, or their names, in the order that the result is to be in. Integers of such tensors that were
+    ///         not summed are copied to it. None for the order in which this process gave tensors of those names last;
+    ///         if it never did, names are sorted, and numbers within them by value.
     ///     job: The job; None for the key's own.
     ///     engine: "cpu", "gpu" or "auto".
     ///
@@ -476,24 +479,26 @@ impl SecretKey {
     ///     New arrays by name, with the shapes and types that clients gave.
     ///
     /// Raises:
+    ///     LayoutError: `like` has other names.
     ///     KeyMismatch: It was made under another key.
     ///     TooFew: It is of fewer contributors than the job demands.
     ///     SumMismatch: It is not what its contributors sealed.
     ///     SecondSum: Another sum of its round was opened.
     ///     Overflow: A value exceeds the type of its tensor.
-    #[pyo3(signature = (sum, *, total=false, job=None, engine="cpu"))]
+    #[pyo3(signature = (sum, *, total=false, like=None, job=None, engine="cpu"))]
     fn decrypt<'py>(
         &self,
         py: Python<'py>,
         sum: &Bound<'py, PyAny>,
         total: bool,
+        like: Option<&Bound<'py, PyAny>>,
         job: Option<&Job>,
         engine: &str,
     ) -> Result<Bound<'py, PyAny>> {
         let sum = Sum::of(sum)?;
         sum.check_key(self.key.public())?;
         let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
-        let mut arrays = Arrays::new(py, &sum.sum.agreement)?;
+        let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
         let (key, ledger) = (&self.key, &self.used.ledger()?);
         let output = opened::output(total);
         let (inner, target) = (&sum.sum, &mut arrays);

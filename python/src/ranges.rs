@@ -9,7 +9,7 @@ use ciphergram_he::{
 use pyo3::{IntoPyObjectExt, prelude::*, types::PyDict};
 
 use crate::{
-    arrays,
+    arrays::{self, in_order},
     errors::{Error, Result, weight, whole, whole_or_none},
     files::replace,
     job::Job,
@@ -113,28 +113,30 @@ impl Ranges {
 
     /// The type and the shape of each tensor, by name.
     #[getter]
-    fn specs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn specs<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let specs = PyDict::new(py);
-        for TensorSpec { name, dtype, shape } in self.0.specs() {
+        for place in in_order(py, &self.0)? {
+            let TensorSpec { name, dtype, shape } = &self.0.specs()[place];
             specs.set_item(name, (dtype.name(), pyo3::types::PyTuple::new(py, shape)?))?;
         }
         Ok(specs)
     }
 
-    /// The names of the tensors, sorted.
-    fn keys(&self) -> Vec<&str> {
-        self.items().map(|(name, _)| name).collect()
+    /// The names of the tensors, in the order in which this process gave them, else sorted, numbers by value.
+    fn keys(&self, py: Python<'_>) -> Result<Vec<&str>> {
+        Ok(self.pairs(py)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// The ranges, in the order of the names.
-    fn values(&self) -> Vec<f64> {
-        self.0.ranges().to_vec()
+    fn values(&self, py: Python<'_>) -> Result<Vec<f64>> {
+        Ok(self.pairs(py)?.into_iter().map(|(_, range)| range).collect())
     }
 
     /// Names and ranges.
     #[pyo3(name = "items")]
-    fn pairs(&self) -> Vec<(&str, f64)> {
-        self.items().collect()
+    fn pairs(&self, py: Python<'_>) -> Result<Vec<(&str, f64)>> {
+        let pair = |place: usize| (self.0.specs()[place].name.as_str(), self.0.ranges()[place]);
+        Ok(in_order(py, &self.0)?.into_iter().map(pair).collect())
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<f64> {
@@ -152,8 +154,8 @@ impl Ranges {
         self.0.specs().len()
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
-        pyo3::types::PyList::new(py, self.keys())?.try_iter()
+    fn __iter__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, pyo3::types::PyIterator>> {
+        Ok(pyo3::types::PyList::new(py, self.keys(py)?)?.try_iter()?)
     }
 
     fn __eq__(&self, other: &Self) -> bool {

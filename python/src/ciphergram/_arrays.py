@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ._layout import arrange, flat, leaves, remember
 from .errors import DtypeError, LayoutError
 
 # Names of numpy's types, and of those that files of tensors use.
@@ -27,13 +28,14 @@ _NAMES = {
     "uint64": "U64",
     "bool": "BOOL",
 }
+_FLOATS = ("F16", "BF16", "F32", "F64")
 _DTYPES = {theirs: ours for ours, theirs in _NAMES.items()}
 
 Described = tuple[str, str, tuple[int, ...], npt.NDArray[np.uint8]]
 
 
-def describe(tensors: Mapping[str, Any]) -> list[Described]:
-    """Describe each tensor by its name, type, shape and bytes.
+def describe(tensors: Any) -> list[Described]:
+    """Describe each tensor by its name, type, shape and bytes, and remember how they were given.
 
     The bytes are the array's own where it is contiguous and little-endian, else those of a copy.
 
@@ -41,16 +43,18 @@ def describe(tensors: Mapping[str, Any]) -> list[Described]:
         DtypeError: A tensor is no array of numbers.
         LayoutError: The tensors are not given by their names.
     """
-    if not isinstance(tensors, Mapping):
+    # A mapping, or a table of columns.
+    if not (hasattr(tensors, "keys") and hasattr(tensors, "items")):
         raise LayoutError(
             f"tensors are given as a mapping of names to arrays, or as a path, not as {type(tensors).__name__}"
         )
-    return [_describe(name, value) for name, value in tensors.items()]
+    given = leaves(tensors)
+    described = [_describe(flat(path), value) for path, value in given]
+    remember(path for path, _ in given)
+    return described
 
 
 def _describe(name: str, value: Any) -> Described:
-    if not isinstance(name, str):
-        raise LayoutError(f"the name {name!r} of a tensor is not text")
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -137,15 +141,22 @@ def _unknown(name: str, dtype: Any) -> DtypeError:
 
 
 def empty(
-    specs: Sequence[tuple[str, str, Sequence[int]]],
-) -> tuple[dict[str, npt.NDArray[Any]], list[npt.NDArray[np.uint8]]]:
+    specs: Sequence[tuple[str, str, Sequence[int]]], like: Any = None
+) -> tuple[dict[str, Any], list[npt.NDArray[np.uint8]]]:
     """Allocate an array for each of these names, types and shapes.
 
     Returns:
-        The arrays by name, and the bytes of each in order.
+        The arrays by name, arranged as `like`, and the bytes of each in the order of `specs`.
     """
     arrays = {name: np.empty(tuple(shape), _dtype(dtype)) for name, dtype, shape in specs}
-    return arrays, [_bytes(array) for array in arrays.values()]
+    return arrange(arrays, like, _kept), [_bytes(array) for array in arrays.values()]
+
+
+def _kept(name: str, value: Any) -> npt.NDArray[Any] | None:
+    if value is None:
+        return None
+    array, dtype = _array(name, value)
+    return None if dtype in _FLOATS else np.array(array)
 
 
 def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

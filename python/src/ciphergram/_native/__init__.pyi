@@ -154,6 +154,7 @@ class SecretKey:
         sum: Sum | Buffer,
         *,
         total: bool = False,
+        like: Mapping[str, Any] | Iterable[str] | None = None,
         job: Job | None = None,
         engine: str = "cpu",
     ) -> Opened: ...
