@@ -268,28 +268,22 @@ impl Contributing<'_, '_> {
         arrays::take(self.tensors, arrays::integers(self.integers)?)
     }
 
-    /// Returns the number of the round and the agreement that it is sealed under.
+    /// Returns the number of the round, if it is not the next one, and the agreement that it is sealed under.
     fn settle(
         &self,
         job: &he::Job,
         key: KeyRef<'_>,
-        ledger: &Ledger,
         update: &he::Update,
-    ) -> Result<(u64, he::Agreement)> {
+    ) -> Result<(Option<u64>, he::Agreement)> {
         match (self.terms, self.announcement) {
             (Some(terms), Some(own)) => {
                 let terms = terms.terms.clone().opened(job, key.ranges_secret(), None)?;
                 terms.check(key.number(), &own.announcement, job)?;
-                Ok((terms.round, terms.agreement))
+                Ok((Some(terms.round), terms.agreement))
             }
             (None, None) => {
                 let ranges = (self.ranges, self.max_weight);
-                let agreement = ranges::agreement(ranges, self.weight, job, &update.specs())?;
-                let round = match self.round {
-                    Some(round) => round,
-                    None => ledger.next_round(job, key.number())?,
-                };
-                Ok((round, agreement))
+                Ok((self.round, ranges::agreement(ranges, self.weight, job, &update.specs())?))
             }
             _ => Err(Error::parameter("terms= and announcement= belong together")),
         }
@@ -299,16 +293,16 @@ impl Contributing<'_, '_> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let engine = engine(self.engine)?;
         let (ledger, weight, clip) = (&used.ledger()?, self.weight, self.clip);
-        let (round, agreement) = self.settle(&job, key, ledger, &update)?;
+        let (round, agreement) = self.settle(&job, key, &update)?;
         let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
         run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
-            let terms = job.terms(round, &agreement)?;
-            let mut frame = encrypt_frame(key, engine, (&update, weight), &terms, ledger)?;
+            let agreed = (&*job, &agreement);
+            let mut frame = encrypt_frame(key, engine, (&update, weight), agreed, (ledger, round))?;
             for (clipped, outside) in frame.clipped.iter_mut().zip(outside.unwrap_or_default()) {
                 *clipped = outside.max(*clipped);
             }
-            Ok(Contribution::encrypted(frame, (key.number(), &terms), public))
+            Ok(Contribution::encrypted(frame, key.number(), agreed, public))
         })
     }
 

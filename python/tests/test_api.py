@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,20 @@ def test_a_refused_contribution_leaves_the_sum_as_it_was() -> None:
     assert np.abs(opened["b"] - x["b"]).max() < 1e-3
     with pytest.raises(cg.ParameterError):
         summing.add(cts[0])
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_threads_that_take_the_next_round_have_each_its_own(keys: cg.Keys, tmp_path: Path, saved: bool) -> None:
+    if saved:
+        keys.save(tmp_path / "keys")
+    update = {"w": np.ones(1000, np.float32)}
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda _: keys.encrypt(update, ranges=1.0, client=0), range(24)))
+    assert sorted(part.round for part in parts) == list(range(24))
+    # What is refused takes none.
+    with pytest.raises(cg.NotFinite):
+        keys.encrypt({"w": np.full(1000, np.nan, np.float32)}, ranges=1.0, client=0)
+    assert keys.encrypt(update, ranges=1.0, client=0).round == 24
 
 
 def test_rounds_ascend_and_a_second_sum_is_not_opened(tmp_path: Path) -> None:
