@@ -16,9 +16,10 @@ use crate::{
 /// The treatment of integers, by its name.
 pub(crate) fn integers(name: &str) -> Result<Integers> {
     match name {
-        "refuse" => Ok(Integers::Refuse),
+        "keep" => Ok(Integers::Keep),
         "sum" => Ok(Integers::Sum),
-        _ => Err(Error::parameter(format!("integers={name:?}: there are \"refuse\" and \"sum\""))),
+        "refuse" => Ok(Integers::Refuse),
+        _ => Err(Error::parameter(format!("integers={name:?}: there are keep, sum and refuse"))),
     }
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Upd
     }
     let glue = tensors.py().import("ciphergram._arrays")?;
     let described: Vec<(String, String, Vec<u64>, Bound<'_, PyAny>)> =
-        glue.call_method1("describe", (tensors,))?.extract()?;
+        glue.call_method1("describe", (tensors, integers == Integers::Keep))?.extract()?;
     let tensors = described.into_iter().map(|(name, dtype, shape, bytes)| {
         let unknown = SchemeError::Dtype { tensor: name.clone(), dtype: dtype.clone() };
         let dtype = Dtype::from_name(&dtype).ok_or(unknown)?;

@@ -192,7 +192,7 @@ impl Client {
     ///         the server is told it as well, for the largest one of the round.
     ///     total: Returns the weighted sum instead of the mean.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     integers: As of `SecretKey.encrypt`; those that are kept are in the result as they are here.
     ///
     /// Returns:
     ///     New arrays by name, in the order, shapes and types given; `contributors`, `clipped` and `ranges` beside
@@ -205,7 +205,7 @@ impl Client {
     ///     SumMismatch, SecondSum, TooFew: As `SecretKey.decrypt`.
     ///     Stopped: Another thread called `stop` or `close`.
     ///     ForkedError: The client is of the process that this one was forked from.
-    #[pyo3(signature = (tensors, *, weight=1, total=false, clip=None, integers="refuse"))]
+    #[pyo3(signature = (tensors, *, weight=1, total=false, clip=None, integers="keep"))]
     fn mean<'py>(
         &self,
         py: Python<'py>,
@@ -247,7 +247,7 @@ impl Client {
     ///
     /// Raises:
     ///     As `mean`, but for what opening raises.
-    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="refuse"))]
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep"))]
     fn sum(
         &self,
         py: Python<'_>,

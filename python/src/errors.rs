@@ -5,7 +5,7 @@ use ciphergram_he::{Error as SchemeError, ckks::CkksError, error::FrameError};
 use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
     IntoPyObjectExt,
-    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyUserWarning},
+    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError},
     prelude::*,
     types::{PyBool, PyDict},
 };
@@ -77,9 +77,14 @@ fn words(error: &SchemeError) -> String {
         SchemeError::Ckks(error) => vector_words(error),
         SchemeError::Integers { tensor, dtype } => {
             format!(
-                "tensor {tensor:?} is {dtype}, and integers are refused: sum them with integers=\"sum\""
+                "tensor {tensor:?} is {dtype}, and integers are refused: keep them out of the sum with \
+                 integers=\"keep\", or sum them with integers=\"sum\""
             )
         }
+        SchemeError::Weight { weight, max_weight } => format!(
+            "weight {weight} is not from 1 to the agreed largest, {max_weight}: say max_weight=, the largest of any \
+             client, of the job and here, or scale the weights of all clients alike"
+        ),
         SchemeError::WithoutTfhe => {
             "this package is built without private ranges: build it with `maturin build --release --features tfhe`"
                 .into()
@@ -390,30 +395,12 @@ pub(crate) fn no_pickle(what: &str) -> PyErr {
 pub(crate) fn warn(py: Python<'_>, text: Option<&str>) -> PyResult<()> {
     let Some(text) = text else { return Ok(()) };
     let text = std::ffi::CString::new(text).unwrap_or_default();
-    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+    let category = py.import("ciphergram.errors")?.getattr("CiphergramWarning")?;
+    PyErr::warn(py, &category, &text, 1)
 }
 
 /// Takes a whole number; one that is too large or negative is a `ParameterError`, as one that is not admitted is.
 pub(crate) fn whole<'py, T>(number: &Bound<'py, PyAny>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
-{
-    whole_or(number, |number| {
-        Error::parameter(format!("{number} is not a number that there can be"))
-    })
-}
-
-/// As [`whole`], of a weight: one that is too large or negative is a `WeightError`.
-pub(crate) fn weight(number: &Bound<'_, PyAny>) -> PyResult<u64> {
-    whole_or(number, |number| {
-        Error::Own("WeightError", format!("weight {number} is no weight: they begin with 1"))
-    })
-}
-
-fn whole_or<'py, T>(
-    number: &Bound<'py, PyAny>,
-    beyond: impl FnOnce(&Bound<'py, PyAny>) -> Error,
-) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
@@ -422,10 +409,39 @@ where
     }
     number.extract::<T>().map_err(|error| {
         match error.is_instance_of::<PyOverflowError>(number.py()) {
-            true => beyond(number).into(),
+            true => Error::parameter(format!("{number} is not a number that there can be")).into(),
             false => error,
         }
     })
+}
+
+/// As [`whole`], of a weight: one that there cannot be is a `WeightError`.
+pub(crate) fn weight(number: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let refused = |why: &str| {
+        let text = format!(
+            "weight {} {why}",
+            number.repr().map_or_else(|_| String::new(), |x| x.to_string())
+        );
+        PyErr::from(Error::Own("WeightError", text))
+    };
+    let small: Option<f64> = number.extract().ok().filter(|_| !number.is_instance_of::<PyBool>());
+    match small {
+        Some(0.0) => Err(refused("is no contribution: leave this client out of the round")),
+        Some(x) if x.fract() != 0.0 => Err(refused(
+            "is no whole number: scale the weights of all clients alike, 0.125 to 125 of max_weight=1000",
+        )),
+        Some(x) if !(1.0..=f64::from(u32::MAX)).contains(&x) => {
+            Err(refused(&format!("is no weight: they are from 1 to {}", u32::MAX)))
+        }
+        // Also a float that is whole.
+        Some(x) => whole(number).or(Ok(x as u64)),
+        None => whole(number),
+    }
+}
+
+/// As [`weight`], of one that may be left out.
+pub(crate) fn weight_or_none(number: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if number.is_none() { Ok(None) } else { weight(number).map(Some) }
 }
 
 /// As [`whole`], of a number that may be left out.

@@ -17,13 +17,13 @@ use crate::{
     arrays::{self, Arrays},
     contribution::Contribution,
     engines::engine,
-    errors::{Error, Result, no_pickle, weight, whole, whole_or_none},
+    errors::{Error, Result, no_pickle, warn, weight, weight_or_none, whole, whole_or_none},
     exchange::{Announcement, RoundTerms},
     ints::{self, EncryptedArray},
     job::Job,
     opened,
     pool::{self, run},
-    ranges,
+    ranges::{self, Ranges},
     sum::Sum,
 };
 
@@ -250,7 +250,7 @@ pub(crate) struct SecretKey {
 struct Contributing<'a, 'py> {
     tensors: &'a Bound<'py, PyAny>,
     ranges: Option<&'a Bound<'py, PyAny>>,
-    weight: u64,
+    weight: Option<u64>,
     round: Option<u64>,
     max_weight: Option<u32>,
     clip: Option<f64>,
@@ -283,7 +283,10 @@ impl Contributing<'_, '_> {
             }
             (None, None) => {
                 let ranges = (self.ranges, self.max_weight);
-                Ok((self.round, ranges::agreement(ranges, self.weight, job, &update.specs())?))
+                Ok((
+                    self.round,
+                    ranges::agreement(ranges, self.weight.is_some(), job, &update.specs())?,
+                ))
             }
             _ => Err(Error::parameter("terms= and announcement= belong together")),
         }
@@ -292,8 +295,14 @@ impl Contributing<'_, '_> {
     fn encrypt(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Contribution> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let engine = engine(self.engine)?;
-        let (ledger, weight, clip) = (&used.ledger()?, self.weight, self.clip);
+        let (ledger, weight, clip) = (&used.ledger()?, self.weight.unwrap_or(1), self.clip);
         let (round, agreement) = self.settle(&job, key, &update)?;
+        // Who said a largest weight, here or in ranges that are shared, meant it.
+        let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<Ranges>());
+        if self.max_weight.is_none() && self.terms.is_none() && !is_shared {
+            let bits = key.public().parameters().bits();
+            warn(py, coarse(weight, agreement.max_weight(), bits).as_deref())?;
+        }
         let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
         run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
@@ -311,8 +320,9 @@ impl Contributing<'_, '_> {
         let lowest = used.ledger()?.next_round(&job, key.number())?;
         // The exact weight stays with the client.
         let largest = u64::from(job.limits().max_weight);
-        let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
-        let weight = if self.weight <= largest { weight.min(largest) } else { self.weight };
+        let exact = self.weight.unwrap_or(1);
+        let weight = exact.checked_next_power_of_two().unwrap_or(exact);
+        let weight = if exact <= largest { weight.min(largest) } else { exact };
         let clip = self.clip;
         let announcement = run(py, || {
             clip.map(|limit| update.clip(limit)).transpose()?;
@@ -328,6 +338,18 @@ impl Contributing<'_, '_> {
         })?;
         Ok(Announcement::new(announcement, key.number(), key.public()))
     }
+}
+
+/// Returns what to warn of where a weight is so far below the largest that values lose more than four bits.
+fn coarse(weight: u64, max_weight: u32, bits: u32) -> Option<String> {
+    let lost = (f64::from(max_weight) / weight as f64).log2();
+    (lost > 4.0).then(|| {
+        let left = (f64::from(bits) - lost).max(0.0);
+        format!(
+            "weights up to {max_weight} leave {left:.0} of {bits} bits of a value of this weight: say max_weight=, the \
+             largest of any client, of the job or here"
+        )
+    })
 }
 
 #[pymethods]
@@ -381,11 +403,13 @@ impl SecretKey {
     ///     client: The client's number, from 0.
     ///     ranges: What values are clipped to: one range, a range for each tensor, or `Ranges` that all share. None
     ///         if the job settles them.
-    ///     weight: The weight of this update, from 1; it travels encrypted.
+    ///     weight: The weight of this update, from 1; it travels encrypted. None, at all clients alike, is 1 of 1.
     ///     round: The round's number; None for the next that this client has not contributed to.
-    ///     max_weight: The largest weight of any client, if ranges are given without it; else `weight`.
+    ///     max_weight: The largest weight of any client, if `weight` is given and ranges come without it; None for the
+    ///         job's. The closer weights are to it, the finer is the mean.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     integers: "keep" to leave tensors of integers and truth values out of the sum, "sum" to sum them as values
+    ///         are, or "refuse".
     ///     terms: The terms of a round that clients were asked for, with `announcement`.
     ///     announcement: What this client answered when it was asked.
     ///     job: The job; None for the key's own.
@@ -398,8 +422,8 @@ impl SecretKey {
     ///     WeightError: The weight is not from 1 to the largest.
     ///     RoundOver: This client has contributed to that round, or a later one.
     ///     BeyondJob: The job does not admit these ranges.
-    #[pyo3(signature = (tensors, *, client, ranges=None, weight=1, round=None, max_weight=None, clip=None,
-                        integers="refuse", terms=None, announcement=None, job=None, engine="cpu"))]
+    #[pyo3(signature = (tensors, *, client, ranges=None, weight=None, round=None, max_weight=None, clip=None,
+                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
     #[expect(clippy::too_many_arguments)]
     fn encrypt(
         &self,
@@ -407,7 +431,7 @@ impl SecretKey {
         tensors: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
         ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = weight)] weight: u64,
+        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
@@ -442,7 +466,7 @@ impl SecretKey {
     ///
     /// Raises:
     ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As in `encrypt`.
-    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="refuse", job=None))]
+    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="keep", job=None))]
     #[expect(clippy::too_many_arguments)]
     fn propose(
         &self,
@@ -541,7 +565,7 @@ impl<'a, 'py> Contributing<'a, 'py> {
         Self {
             tensors,
             ranges: None,
-            weight,
+            weight: Some(weight),
             round: None,
             max_weight: None,
             clip,
@@ -596,15 +620,15 @@ impl ClientKey {
     }
 
     /// Encrypts this client's update for one round: see `SecretKey.encrypt`.
-    #[pyo3(signature = (tensors, *, ranges=None, weight=1, round=None, max_weight=None, clip=None,
-                        integers="refuse", terms=None, announcement=None, job=None, engine="cpu"))]
+    #[pyo3(signature = (tensors, *, ranges=None, weight=None, round=None, max_weight=None, clip=None,
+                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
     #[expect(clippy::too_many_arguments)]
     fn encrypt(
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
         ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = weight)] weight: u64,
+        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
@@ -631,7 +655,7 @@ impl ClientKey {
     }
 
     /// Proposes ranges for a round: see `SecretKey.propose`.
-    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="refuse", job=None))]
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep", job=None))]
     fn propose(
         &self,
         py: Python<'_>,

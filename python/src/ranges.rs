@@ -188,7 +188,7 @@ impl Ranges {
 ///     policy: "max", the largest magnitude, which clips nothing; "sigma:3", three times the root mean square;
 ///         "aciq", the range of the least error for values as of a Gaussian; "fixed:0.1".
 ///     bits: The bits of a quantised value, for "aciq".
-///     integers: "refuse", or "sum".
+///     integers: As of `SecretKey.encrypt`.
 ///     private: A client's key, to encrypt them for a job that agrees on ranges; None to return them in clear.
 ///     client: The client's number, where it shares the secret key.
 ///     job: That job; None for the key's own.
@@ -200,7 +200,7 @@ impl Ranges {
 ///     NotFinite: A value is NaN or infinite.
 ///     NoRangesKey: The key has no secret of ranges.
 #[pyfunction]
-#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="refuse", private=None,
+#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="keep", private=None,
                                      client=None, job=None))]
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn measure<'py>(
@@ -285,10 +285,11 @@ pub(crate) fn merge_ranges<'py>(
 }
 
 /// Returns the agreement that an update is sealed under: by the ranges given, one for all tensors, one for each, or
-/// shared ones; or by what the job settles.
+/// shared ones; or by what the job settles. Beside ranges in numbers the largest weight is the job's, or 1 where
+/// clients give no weights.
 pub(crate) fn agreement(
     (ranges, max_weight): (Option<&Bound<'_, PyAny>>, Option<u32>),
-    weight: u64,
+    weighs: bool,
     job: &he::Job,
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
@@ -300,8 +301,8 @@ pub(crate) fn agreement(
         }
         return Ok(ranges.get().0.clone());
     }
-    // What is no weight at all is refused where the weight is.
-    let max_weight = max_weight.unwrap_or_else(|| u32::try_from(weight).unwrap_or(u32::MAX).max(1));
+    let of_job = if weighs { job.limits().max_weight } else { 1 };
+    let max_weight = max_weight.unwrap_or(of_job);
     if let Ok(range) = ranges.extract::<f64>() {
         return Ok(Agreement::new(sorted(specs), vec![range; specs.len()], max_weight)?);
     }

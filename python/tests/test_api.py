@@ -286,13 +286,32 @@ def test_terms_below_a_client_s_own_proposal_are_refused() -> None:
         keys.encrypt(large, client=0, terms=lie, announcement=own)
 
 
+def test_weights_beside_ranges_in_numbers_are_of_the_jobs_largest() -> None:
+    keys = cg.keygen(clients=3)
+    x = {"w": np.array([0.5, -0.25, 1.0])}
+    with pytest.warns(cg.CiphergramWarning, match=r"weights up to 100000 leave [67] of 16 bits"):
+        parts = [keys.encrypt(x, ranges=1.0, client=at, weight=each) for at, each in enumerate((130, 120, 150))]
+    # Nothing that travels in clear tells of a client's own.
+    assert {part.ranges.max_weight for part in parts} == {100_000}
+    mean = keys.decrypt(cg.aggregate(parts, keys.public))
+    np.testing.assert_allclose(mean["w"], x["w"], atol=3 * 100_000 / 400 / 32767)
+    # Said here or of the job, the largest weight is as fine as values are; a whole float is whole.
+    for keys, options in ((keys, {"max_weight": 200}), (cg.keygen(clients=3, max_weight=200), {})):
+        given = enumerate((120.0, np.int64(80), 200))
+        parts = [keys.encrypt({"w": x["w"] / (at + 1)}, ranges=1.0, client=at, weight=w, **options) for at, w in given]
+        mean = keys.decrypt(cg.aggregate(parts, keys.public))
+        np.testing.assert_allclose(mean["w"], x["w"] * (120 + 80 / 2 + 200 / 3) / 400, atol=3 * 200 / 400 / 32767)
+    # Where nobody weighs, all weigh alike.
+    assert keys.encrypt(x, ranges=1.0, client=0).ranges.max_weight == 1
+
+
 def test_jobs_bound_what_is_sealed_and_opened() -> None:
     with pytest.warns(UserWarning, match="sums of 2"):
         keys = cg.keygen(clients=3, min_clients=2, max_weight=10, max_range=0.5)
     x = {"w": np.array([0.25, -0.25])}
     with pytest.raises(cg.BeyondJob):
         keys.encrypt(x, ranges=0.6, client=0)
-    with pytest.raises(cg.BeyondJob):
+    with pytest.raises(cg.WeightError):
         keys.encrypt(x, ranges=0.5, weight=11, client=0)
     with pytest.raises(cg.ClientNumberError):
         keys.encrypt(x, ranges=0.5, client=3)
@@ -408,7 +427,7 @@ def test_every_error_pickles_with_its_fields() -> None:
     with pytest.raises(AttributeError):
         copy.nothing
     for first, second in itertools.pairwise(sorted(cg.errors.__all__)):
-        assert first != second and issubclass(getattr(cg, first), cg.CiphergramError)
+        assert first != second and issubclass(getattr(cg, first), cg.CiphergramError | cg.CiphergramWarning)
 
 
 def test_bytes_are_added_from_either_side() -> None:

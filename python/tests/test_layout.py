@@ -75,3 +75,18 @@ def test_dictionaries_within_come_back_nested(keys: cg.Keys) -> None:
     assert list(flat) == total.ranges.keys()
     with pytest.raises(cg.LayoutError):
         keys.encrypt({"a": {"b": np.zeros(1)}, "a/b": np.zeros(1)}, ranges=1.0, client=0)
+
+
+def test_integers_stay_with_their_client(keys: cg.Keys) -> None:
+    update = {"bn.num_batches_tracked": np.array(100), "bn.weight": np.ones(3, np.float32), "mask": np.array([True])}
+    total = summed(keys, update)
+    assert total.ranges.keys() == ["bn.weight"]
+    assert list(keys.decrypt(total)) == ["bn.weight"]
+    whole = keys.decrypt(total, like=update)
+    assert list(whole) == list(update) and whole["bn.num_batches_tracked"] == 100 and whole["mask"].dtype == bool
+    assert whole["mask"] is not update["mask"]
+    with pytest.raises(cg.DtypeError, match='keep them out of the sum with integers="keep", or sum them'):
+        keys.encrypt(update, ranges=1.0, client=0, integers="refuse")
+    with pytest.raises(cg.ParameterError, match="there are keep, sum and refuse"):
+        keys.encrypt(update, ranges=1.0, client=0, integers="drop")
+    assert list(summed(keys, {"n": np.array([1])}, integers="sum").ranges) == ["n"]

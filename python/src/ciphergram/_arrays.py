@@ -34,10 +34,11 @@ _DTYPES = {theirs: ours for ours, theirs in _NAMES.items()}
 Described = tuple[str, str, tuple[int, ...], npt.NDArray[np.uint8]]
 
 
-def describe(tensors: Any) -> list[Described]:
+def describe(tensors: Any, keep: bool) -> list[Described]:
     """Describe each tensor by its name, type, shape and bytes, and remember how they were given.
 
-    The bytes are the array's own where it is contiguous and little-endian, else those of a copy.
+    The bytes are the array's own where it is contiguous and little-endian, else those of a copy. Integers that are to
+    be kept are left out.
 
     Raises:
         DtypeError: A tensor is no array of numbers.
@@ -48,10 +49,14 @@ def describe(tensors: Any) -> list[Described]:
         raise LayoutError(
             f"tensors are given as a mapping of names to arrays, or as a path, not as {type(tensors).__name__}"
         )
-    given = leaves(tensors)
-    described = [_describe(flat(path), value) for path, value in given]
-    remember(path for path, _ in given)
-    return described
+    given = [(path, _describe(flat(path), value)) for path, value in leaves(tensors)]
+    summed = [(path, tensor) for path, tensor in given if tensor[1] in _FLOATS or not keep]
+    if given and not summed:
+        name, dtype, *_ = given[0][1]
+        text = f"tensor {name!r} is {dtype}, as all are integers, which stay with their client: sum them with "
+        raise DtypeError(f'{text}integers="sum"', tensor=name, dtype=dtype)
+    remember(path for path, _ in summed)
+    return [tensor for _, tensor in summed]
 
 
 def _describe(name: str, value: Any) -> Described:
@@ -135,7 +140,7 @@ def to_torch(array: npt.NDArray[Any]) -> Any:
 def _unknown(name: str, dtype: Any) -> DtypeError:
     text = (
         f"tensor {name!r} is {dtype}; float16, bfloat16, float32 and float64 can be summed, "
-        "and integers with integers=\"sum\""
+"and integers with integers=\"sum\""
     )
     return DtypeError(text, tensor=name, dtype=str(dtype))
 

@@ -32,6 +32,10 @@ def _rebuild(
     return cls(*args, **fields)
 
 
+class CiphergramWarning(UserWarning):
+    """Something that works, and may not be meant; the category of all warnings of this package."""
+
+
 class ParameterError(CiphergramError, ValueError):
     """Parameters outside what is secure or supported, or an argument that cannot be meant."""
 
@@ -191,5 +195,5 @@ class ForkedError(CiphergramError, RuntimeError):
 __all__ = [
     name
     for name, value in list(globals().items())
-    if isinstance(value, type) and issubclass(value, CiphergramError)
+    if isinstance(value, type) and issubclass(value, CiphergramError | CiphergramWarning)
 ]

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, final, overload
+from typing import Any, ClassVar, Literal, Self, SupportsIndex, TypeAlias, final, overload
 
 from typing_extensions import Buffer
 
@@ -46,6 +46,7 @@ __all__ = [
 
 _Path: TypeAlias = str | PathLike[str]
 _Tensors: TypeAlias = Mapping[str, Any] | _Path
+_HowIntegers: TypeAlias = Literal["keep", "sum", "refuse"]
 _Integers: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 _Key: TypeAlias = PublicKey | SecretKey | ClientKey | Keys
 _Holder: TypeAlias = SecretKey | ClientKey | Keys
@@ -129,11 +130,11 @@ class SecretKey:
         *,
         client: int,
         ranges: float | Mapping[str, float] | Ranges | None = None,
-        weight: int = 1,
+        weight: int | None = None,
         round: int | None = None,
         max_weight: int | None = None,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         terms: RoundTerms | None = None,
         announcement: Announcement | None = None,
         job: Job | None = None,
@@ -146,7 +147,7 @@ class SecretKey:
         client: int,
         weight: int = 1,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         job: Job | None = None,
     ) -> Announcement: ...
     def decrypt(
@@ -176,11 +177,11 @@ class ClientKey:
         tensors: _Tensors,
         *,
         ranges: float | Mapping[str, float] | Ranges | None = None,
-        weight: int = 1,
+        weight: int | None = None,
         round: int | None = None,
         max_weight: int | None = None,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         terms: RoundTerms | None = None,
         announcement: Announcement | None = None,
         job: Job | None = None,
@@ -192,7 +193,7 @@ class ClientKey:
         *,
         weight: int = 1,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         job: Job | None = None,
     ) -> Announcement: ...
 
@@ -436,7 +437,7 @@ class Client:
         weight: int = 1,
         total: bool = False,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
     ) -> Opened: ...
     def sum(
         self,
@@ -444,7 +445,7 @@ class Client:
         *,
         weight: int = 1,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
     ) -> Sum: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
@@ -472,7 +473,7 @@ def ranges(
     weight: int = 1,
     policy: str = "max",
     bits: int = 16,
-    integers: str = "refuse",
+    integers: _HowIntegers = "keep",
     private: None = None,
     client: None = None,
     job: None = None,
@@ -483,7 +484,7 @@ def ranges(
     *,
     policy: str = "max",
     bits: int = 16,
-    integers: str = "refuse",
+    integers: _HowIntegers = "keep",
     private: _Holder,
     client: int | None = None,
     job: Job | None = None,
