@@ -435,8 +435,7 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         }
         return Ok((Key::Client(key.clone()), used.clone(), None));
     }
-    let inner = key.getattr("secret").ok();
-    match inner.as_ref().unwrap_or(key).cast::<SecretKey>() {
+    match key.cast::<SecretKey>() {
         Ok(key) => Ok((secret(key.get().key.clone())?, key.get().used.clone(), None)),
         Err(_) => {
             let text = format!("{} is no key of a client", key.get_type().name()?);

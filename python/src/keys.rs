@@ -129,10 +129,7 @@ impl PublicKey {
         if let Ok(key) = key.cast::<ClientKey>() {
             return Ok(key.get().public());
         }
-        match key.getattr("public") {
-            Ok(public) if public.is_instance_of::<Self>() => Self::of(&public),
-            _ => Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?))),
-        }
+        Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?)))
     }
 }
 
@@ -240,7 +237,7 @@ fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
 }
 
 /// The secret half of a key, which opens sums, and encrypts as any client.
-#[pyclass(frozen, module = "ciphergram")]
+#[pyclass(frozen, subclass, module = "ciphergram")]
 pub(crate) struct SecretKey {
     pub(crate) key: Arc<he::SecretKey>,
     pub(crate) used: Use,
@@ -356,7 +353,7 @@ fn coarse(weight: u64, max_weight: u32, bits: u32) -> Option<String> {
 impl SecretKey {
     /// The half that anyone may have.
     #[getter]
-    fn public(&self) -> PublicKey {
+    pub(crate) fn public(&self) -> PublicKey {
         PublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
     }
 
@@ -545,11 +542,18 @@ impl SecretKey {
     }
 
     fn __repr__(&self) -> String {
-        describe("SecretKey", self.key.public(), "")
+        self.described("SecretKey")
     }
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(no_pickle("a secret key"))
+    }
+}
+
+impl SecretKey {
+    /// Describes a key of this class or of one that extends it.
+    pub(crate) fn described(&self, class: &str) -> String {
+        describe(class, self.key.public(), "")
     }
 }
 

@@ -482,12 +482,12 @@ class _Holder:
 
     def __init__(self, key: str, job: str | None, fl_ctx: FLContext) -> None:
         path = _resolve(key, fl_ctx)
-        loaded: Any = cg.load_keys(path)
+        loaded = cg.load_keys(path)
         if isinstance(loaded, cg.PublicKey):
             raise cg.KeyKind(
                 f"{path}: a public key opens and seals nothing for a site: give its secret one"
             )
-        self.key = loaded.secret if isinstance(loaded, cg.Keys) else loaded
+        self.key = loaded
         self.job = _job(self.key.public, job, fl_ctx)
 
     def open(self, frame: bytes) -> cg.Opened:
