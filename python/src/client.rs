@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result, warn, weight, whole_or_none},
+    errors::{Error, Result, warn, warn_clipped, weight, whole_or_none},
     files::SECRET,
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
@@ -236,7 +236,8 @@ impl Client {
         };
         py.detach(|| opened(&mut result))?;
         finish(&mut result)?;
-        most(&mut result.clipped, &outside);
+        warn_clipped(py, &result.clipped)?;
+        opened::most(&mut result.clipped, &outside);
         opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
     }
 
@@ -260,7 +261,8 @@ impl Client {
         let (update, outside) = self.take(py, tensors, clip, integers)?;
         let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
         finish(&mut result)?;
-        most(&mut result.clipped, &outside);
+        warn_clipped(py, &result.clipped)?;
+        opened::most(&mut result.clipped, &outside);
         let key = self.key.as_ref().public().clone();
         let public = PublicKey { key, job: Some(self.job.clone().into()) };
         Ok(Sum::new(result.sum, public, Some(result.clipped)))
@@ -399,11 +401,6 @@ impl Client {
 /// Removes the spool of a round whose result is there.
 fn finish(result: &mut RoundResult) -> Result<()> {
     Ok(result.spool.take().map_or(Ok(()), |spool| spool.remove())?)
-}
-
-/// Takes for each tensor the larger of two counts.
-fn most(counts: &mut [usize], others: &[usize]) {
-    counts.iter_mut().zip(others).for_each(|(count, other)| *count = (*other).max(*count));
 }
 
 /// Takes a client's key, what is beside it, and the path of its file, if it is of one.

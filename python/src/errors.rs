@@ -85,6 +85,9 @@ fn words(error: &SchemeError) -> String {
             "weight {weight} is not from 1 to the agreed largest, {max_weight}: say max_weight=, the largest of any \
              client, of the job and here, or scale the weights of all clients alike"
         ),
+        SchemeError::NoNumber => {
+            "which client takes part? A secret key may be any: give its number with number=".into()
+        }
         SchemeError::WithoutTfhe => {
             "this package is built without private ranges: build it with `maturin build --release --features tfhe`"
                 .into()
@@ -317,10 +320,18 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
         E::WithoutTfhe | E::NoRangesSecret | E::NoRangesKey => ("NoRangesKey", facts),
         E::Exists { path } => ("Exists", facts.text("path", path.display())),
-        E::Io { .. } => ("FileError", facts),
+        E::Io { why } => match os_code(why) {
+            Some(code) => ("FileError", facts.count("errno", code)),
+            None => ("FileError", facts),
+        },
         E::Engine(_) | E::Randomness => ("EngineError", facts),
         _ => ("CiphergramError", facts),
     }
+}
+
+/// Returns the operating system's number of an error, which its words end with.
+fn os_code(why: &str) -> Option<u32> {
+    why.strip_suffix(')')?.rsplit_once("(os error ")?.1.parse().ok()
 }
 
 /// Describes what ended a round, or kept it from beginning.
@@ -397,6 +408,15 @@ pub(crate) fn warn(py: Python<'_>, text: Option<&str>) -> PyResult<()> {
     let text = std::ffi::CString::new(text).unwrap_or_default();
     let category = py.import("ciphergram.errors")?.getattr("CiphergramWarning")?;
     PyErr::warn(py, &category, &text, 1)
+}
+
+/// Warns of values that were clipped to their ranges, if any were: once for a line of code, as the words are the same.
+pub(crate) fn warn_clipped(py: Python<'_>, counts: &[usize]) -> PyResult<()> {
+    if counts.iter().all(|count| *count == 0) {
+        return Ok(());
+    }
+    let text = "values beyond their range were clipped to it: `clipped` counts them by tensor";
+    warn(py, Some(text))
 }
 
 /// Takes a whole number; one that is too large or negative is a `ParameterError`, as one that is not admitted is.

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use ciphergram_he as he;
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use crate::{
     errors::{Error, Result, warn, whole_or_none},
@@ -131,6 +131,11 @@ impl Job {
             return Err(Error::parameter(text));
         }
         Ok(Self(Arc::new((*self.0).clone().requiring(min_clients))))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        let text = "a job is read with its key: pickle the public key, whose .job it is";
+        Err(PyTypeError::new_err(text))
     }
 
     fn __repr__(&self) -> String {

@@ -17,7 +17,9 @@ use crate::{
     arrays::{self, Arrays},
     contribution::Contribution,
     engines::engine,
-    errors::{Error, Result, no_pickle, warn, weight, weight_or_none, whole, whole_or_none},
+    errors::{
+        Error, Result, no_pickle, warn, warn_clipped, weight, weight_or_none, whole, whole_or_none,
+    },
     exchange::{Announcement, RoundTerms},
     ints::{self, EncryptedArray},
     job::Job,
@@ -301,15 +303,16 @@ impl Contributing<'_, '_> {
             warn(py, coarse(weight, agreement.max_weight(), bits).as_deref())?;
         }
         let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
-        run(py, || {
+        let (contribution, clipped) = run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
             let agreed = (&*job, &agreement);
             let mut frame = encrypt_frame(key, engine, (&update, weight), agreed, (ledger, round))?;
-            for (clipped, outside) in frame.clipped.iter_mut().zip(outside.unwrap_or_default()) {
-                *clipped = outside.max(*clipped);
-            }
-            Ok(Contribution::encrypted(frame, key.number(), agreed, public))
-        })
+            let clipped = frame.clipped.clone();
+            opened::most(&mut frame.clipped, &outside.unwrap_or_default());
+            Ok((Contribution::encrypted(frame, key.number(), agreed, public), clipped))
+        })?;
+        warn_clipped(py, &clipped)?;
+        Ok(contribution)
     }
 
     fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {

@@ -179,12 +179,14 @@ pub(crate) fn aggregate(
     summing.finish(py)
 }
 
-/// Returns the sum of two, under the key that the first was made or read with.
+/// Returns the sum of two, under the key that the first was made or read with. A zero, which `sum` begins with, is no
+/// part of it.
 pub(crate) fn add(public: Option<&PublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<Sum> {
     let public = public.ok_or_else(unknown_key)?.clone();
     let summing = Summing::begin(public, None, "cpu")?;
-    let parts = [Part::of(two[0])?, Part::of(two[1])?];
     let py = two[0].py();
-    parts.iter().try_for_each(|part| summing.add_part(py, part))?;
+    for part in two.iter().filter(|part| !part.extract().is_ok_and(|number: i64| number == 0)) {
+        summing.add_part(py, &Part::of(part)?)?;
+    }
     summing.finish(py)
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import pickle
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -428,6 +430,36 @@ def test_every_error_pickles_with_its_fields() -> None:
         copy.nothing
     for first, second in itertools.pairwise(sorted(cg.errors.__all__)):
         assert first != second and issubclass(getattr(cg, first), cg.CiphergramError | cg.CiphergramWarning)
+
+
+def test_sum_adds_contributions(keys: cg.Keys) -> None:
+    parts = [keys.encrypt({"w": np.full(2, client / 8)}, ranges=1.0, client=client) for client in range(4)]
+    assert sum(parts) == cg.aggregate(parts, keys.public) == sum(parts[1:], parts[0])
+    with pytest.raises(TypeError):
+        sum(parts, 1)
+
+
+def test_clipping_is_warned_of_once_for_a_line(keys: cg.Keys) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for client in range(4):
+            keys.encrypt({"w": np.full(2, 1.5)}, ranges=1.0, client=client)
+            # What was asked for is not warned of.
+            keys.encrypt({"w": np.full(2, 1.5)}, ranges=1.0, clip=1.0, client=client)
+    text = "values beyond their range were clipped to it: `clipped` counts them by tensor"
+    assert [(w.category, str(w.message), w.filename) for w in seen] == [(cg.CiphergramWarning, text, __file__)]
+
+
+def test_hints_name_what_is_there(keys: cg.Keys, tmp_path: Path) -> None:
+    with pytest.raises(cg.ClientNumberError, match="give its number with number="):
+        cg.Client("127.0.0.1:7700", keys)
+    with pytest.raises(cg.FileError) as error:
+        cg.load_keys(tmp_path / "none")
+    assert error.value.errno == errno.ENOENT and isinstance(error.value, OSError)
+    assert pickle.loads(pickle.dumps(error.value)).errno == errno.ENOENT
+    with pytest.raises(TypeError, match="pickle the public key, whose .job it is"):
+        pickle.dumps(keys.job)
+    assert pickle.loads(pickle.dumps(keys.public)).job == keys.job
 
 
 def test_bytes_are_added_from_either_side() -> None:

@@ -75,6 +75,9 @@ def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     # Also while it is imported, when it has no tensors yet.
     if isinstance(value, getattr(torch, "Tensor", ())):
         return _of_torch(torch, name, value)
+    if isinstance(value, np.ma.MaskedArray):
+        text = f"tensor {name!r} is a masked array, and what is masked would be summed: give value.filled(...)"
+        raise DtypeError(text, tensor=name, dtype="masked")
     if isinstance(value, np.ndarray):
         array = value
     elif hasattr(value, "__array__"):
@@ -94,6 +97,8 @@ def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
 
 def _of_torch(torch: Any, name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     value = value.detach()
+    if value.is_meta:
+        raise DtypeError(f"tensor {name!r} is on torch's device meta, and has no values", tensor=name, dtype="meta")
     if value.device.type != "cpu" or value.layout != torch.strided:
         value = value.cpu().to_dense() if value.layout != torch.strided else value.cpu()
     # Lazy conjugates and negatives have no memory of their own.

@@ -153,7 +153,11 @@ class Exists(CiphergramError, FileExistsError):
 
 
 class FileError(CiphergramError, OSError):
-    """The operating system refused to read or write."""
+    """The operating system refused to read or write. Field: ``errno``, where it gave one."""
+
+    def __init__(self, message: str = "", **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.errno = fields.get("errno")
 
 
 class EngineError(CiphergramError, RuntimeError):
