@@ -57,6 +57,28 @@ impl Key {
 }
 
 /// A client of a server's rounds. It stays between rounds, until it is closed.
+///
+/// Making one reaches nobody: the server is first asked when a round begins, in `mean` or `sum`, and one that is not
+/// there is `Unreachable` then.
+///
+/// Args:
+///     server: The server's address, "HOST:PORT".
+///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
+///         secret one.
+///     number: The client's number, from 0; a client's own key has it.
+///     identity: The file of the client's node key; None, on loopback, for the one beside the key.
+///     server_key: The server's node key, or the path of its file; None, on loopback, for the one beside the key.
+///     spool: A file to keep what is sealed in until the result is there, so that a process that was killed can
+///         finish its round: the same update and weight are to be given again. None keeps nothing.
+///     job: The job; None for the key's own.
+///     min_clients: The fewest contributors of a sum that is opened; None for the job's.
+///     timeout: Seconds for which a server that does not answer is tried.
+///     engine: "cpu", "gpu" or "auto".
+///
+/// Raises:
+///     KeyKind: The key is public.
+///     NodeKeyError: A node key cannot be used, or is not there.
+///     NoJob: The key has no job, and none is given.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Client {
     server: SocketAddr,
@@ -102,26 +124,6 @@ impl Call<'_> {
 
 #[pymethods]
 impl Client {
-    /// Makes a client; the server is asked when a round begins.
-    ///
-    /// Args:
-    ///     server: The server's address, "HOST:PORT".
-    ///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
-    ///         secret one.
-    ///     number: The client's number, from 0; a client's own key has it.
-    ///     identity: The file of the client's node key; None, on loopback, for the one beside the key.
-    ///     server_key: The server's node key, or the path of its file; None, on loopback, for the one beside the key.
-    ///     spool: A file to keep what is sealed in until the result is there, so that a process that was killed can
-    ///         finish its round: the same update and weight are to be given again. None keeps nothing.
-    ///     job: The job; None for the key's own.
-    ///     min_clients: The fewest contributors of a sum that is opened; None for the job's.
-    ///     timeout: Seconds for which a server that does not answer is tried.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///
-    /// Raises:
-    ///     KeyKind: The key is public.
-    ///     NodeKeyError: A node key cannot be used, or is not there.
-    ///     NoJob: The key has no job, and none is given.
     #[new]
     #[pyo3(signature = (server, key, *, number=None, identity=None, server_key=None, spool=None, job=None,
                         min_clients=None, timeout=30.0, engine="cpu"))]

@@ -19,6 +19,15 @@ use crate::{
 };
 
 /// A sum that contributions are added to one by one. One that is refused raises, and leaves the sum as it was.
+///
+/// Args:
+///     public: The public key; a sum needs no other.
+///     job: The job; None for the key's own.
+///     engine: "cpu", "gpu" or "auto".
+///
+/// Raises:
+///     NoJob: The key has no job, and none is given.
+///     KeyKind: Nothing can be summed under this key.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Summing {
     public: PublicKey,
@@ -69,16 +78,6 @@ fn add_bytes(summing: &mut he::Summing, bytes: &[u8], key: &he::PublicKey) -> Re
 
 #[pymethods]
 impl Summing {
-    /// Makes the sum of nothing.
-    ///
-    /// Args:
-    ///     public: The public key; a sum needs no other.
-    ///     job: The job; None for the key's own.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///
-    /// Raises:
-    ///     NoJob: The key has no job, and none is given.
-    ///     KeyKind: Nothing can be summed under this key.
     #[new]
     #[pyo3(signature = (public, *, job=None, engine="cpu"))]
     fn new(public: &Bound<'_, PyAny>, job: Option<&Job>, engine: &str) -> Result<Self> {

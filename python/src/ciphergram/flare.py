@@ -269,6 +269,9 @@ class Encrypt(DXOFilter):
         return int(weight)
 
     def _keep_integers(self, model: dict[str, Any], fl_ctx: FLContext) -> dict[str, Any]:
+        nested = [name for name, value in model.items() if isinstance(value, Mapping)]
+        if nested:
+            raise cg.LayoutError(f"{nested[0]!r} is a dictionary, and a model of FLARE's has arrays by name")
         kept = {name: value for name, value in model.items() if _is_integer(value)}
         if kept:
             fl_ctx.set_prop(_KEPT, kept, private=True, sticky=True)
