@@ -143,6 +143,22 @@ impl Ledger {
         Ok(())
     }
 
+    /// Records that client `number` seals its contribution to the next round that it may contribute to, and returns
+    /// that: of several at once, in this process and others, each has a round of its own.
+    ///
+    /// # Errors
+    /// Those of [`seal`](Self::seal), where there is no later round; those of [`next_round`](Self::next_round).
+    pub fn seal_next(&self, job: &Job, number: u16) -> Result<u64, Error> {
+        loop {
+            let round = self.next_round(job, number)?;
+            match self.seal(job, number, round) {
+                // Another came between: there is a next one.
+                Err(Error::RoundOver { .. }) if round < u64::MAX => {}
+                sealed => return sealed.map(|()| round),
+            }
+        }
+    }
+
     /// Records the same of a contribution that was sealed before, and goes on: the record may be in another place.
     ///
     /// # Errors

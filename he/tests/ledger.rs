@@ -10,7 +10,7 @@ use std::{
     io::Write as _,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -94,6 +94,7 @@ fn a_client_seals_once_to_a_round_and_in_order() {
     assert_eq!(place.ledger().seal(job, 0, u64::MAX), Ok(()));
     let last = place.ledger().next_round(job, 0).unwrap();
     let error = place.ledger().seal(job, 0, last).unwrap_err();
+    assert_eq!(place.ledger().seal_next(job, 0), Err(error.clone()), "there is no later one");
     assert!(error.to_string().contains("has sealed a contribution to round 18446744073709551615"));
     // Another client, one whose number begins alike, another job.
     for number in [4, 33] {
@@ -263,6 +264,24 @@ fn of_many_at_once_one_has_a_round() {
     let sealed =
         at_once(|place, _| (0..20).any(|_| place.ledger().seal(&place.key.job, 1, 3).is_ok()));
     assert_eq!(sealed, 1);
+    // The next round of each is its own, in one process and in several.
+    let shared = place.ledger();
+    let rounds: Mutex<Vec<u64>> = Mutex::default();
+    thread::scope(|scope| {
+        for at in 0..8 {
+            let ledger = if at < 4 { shared.clone() } else { place.ledger() };
+            let (job, rounds) = (&place.key.job, &rounds);
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    let round = ledger.seal_next(job, 2).unwrap();
+                    rounds.lock().unwrap().push(round);
+                }
+            });
+        }
+    });
+    let mut rounds = rounds.into_inner().unwrap();
+    rounds.sort_unstable();
+    assert_eq!(rounds, (0..40).collect::<Vec<_>>());
     // Different sums of one round: whichever is first is the only one that is tried.
     let opened = at_once(|place, i| {
         let mut sum = place.lie(40);
@@ -274,7 +293,7 @@ fn of_many_at_once_one_has_a_round() {
     let failed = at_once(|place, i| place.open(&place.lie(50 + i)) == not_theirs());
     assert_eq!((failed, place.failures()), (8, Ok(8)));
     let lines = place.text();
-    assert_eq!(lines.lines().filter(|line| line.starts_with("sealed")).count(), 1);
+    assert_eq!(lines.lines().filter(|line| line.starts_with("sealed")).count(), 41);
     assert_eq!(lines.lines().filter(|line| line.starts_with("opening")).count(), 9);
 }
 

@@ -17,7 +17,7 @@ use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
     Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Ledger,
     Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate, codec::Output, decrypt,
-    decrypt_to, encrypt_to, params::Scheme,
+    decrypt_to, encrypt_frame, encrypt_to, params::Scheme,
 };
 use proptest::prelude::*;
 use support::{
@@ -391,12 +391,14 @@ fn a_contribution_is_written_while_it_is_sealed() {
     let spec = TensorSpec { name: "t".into(), dtype: Dtype::F64, shape: vec![count as u64] };
     let agreement = Agreement::new(vec![spec.clone()], vec![1.0], 1).unwrap();
     let update = Update::new(vec![Tensor::from_values(spec, &values).unwrap()]);
-    let terms = key.job.terms(ROUND, &agreement).unwrap();
+    let agreed = (&key.job, &agreement);
     let folder = tempfile::tempdir().unwrap();
     let ledger = Ledger::beside(&folder.path().join("secret.json"));
     let mut file = vec![];
     let client = key.secret.as_client(1);
-    let written = encrypt_to(client, engine(), (&update, 1), &terms, &ledger, &mut file).unwrap();
+    let to = (&ledger, Some(ROUND));
+    let written = encrypt_to(client, engine(), (&update, 1), agreed, to, &mut file).unwrap();
+    assert_eq!(written.round, ROUND);
     assert_eq!((written.clipped, ledger.next_round(&key.job, 1)), (vec![0], Ok(ROUND + 1)));
     let contribution = Contribution::from_bytes(&file, key.public()).unwrap();
     assert_eq!(contribution.stream.len(), written.bytes);
@@ -409,8 +411,17 @@ fn a_contribution_is_written_while_it_is_sealed() {
     let mean = mean.tensors()[0].values().unwrap();
     assert!(values.iter().zip(mean).all(|(x, y)| (x - y).abs() <= 1.0 / 32767.0));
     // A second one to the round is not written.
-    let again = encrypt_to(client, engine(), (&update, 1), &terms, &ledger, &mut vec![]);
+    let again = encrypt_to(client, engine(), (&update, 1), agreed, to, &mut vec![]);
     assert!(again.is_err());
+    // The next round is taken when all was checked, and what is sealed opens as of it.
+    let next = (&ledger, None);
+    let refused = encrypt_to(client, engine(), (&update, 2), agreed, next, &mut vec![]);
+    assert!(matches!(refused.map(|written| written.round), Err(Error::Weight { .. })));
+    let frame = encrypt_frame(client, engine(), (&update, 1), agreed, next).unwrap();
+    let contribution = Contribution::from_vec(frame.bytes, key.public()).unwrap();
+    assert_eq!((frame.round, contribution.round), (ROUND + 1, ROUND + 1));
+    let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(contribution))]).unwrap();
+    assert!(decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).is_ok());
 }
 
 /// Makes tensors of these numbers of values, of two types in turn.

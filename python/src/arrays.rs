@@ -16,9 +16,10 @@ use crate::{
 /// The treatment of integers, by its name.
 pub(crate) fn integers(name: &str) -> Result<Integers> {
     match name {
-        "refuse" => Ok(Integers::Refuse),
+        "keep" => Ok(Integers::Keep),
         "sum" => Ok(Integers::Sum),
-        _ => Err(Error::parameter(format!("integers={name:?}: there are \"refuse\" and \"sum\""))),
+        "refuse" => Ok(Integers::Refuse),
+        _ => Err(Error::parameter(format!("integers={name:?}: there are keep, sum and refuse"))),
     }
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Upd
     }
     let glue = tensors.py().import("ciphergram._arrays")?;
     let described: Vec<(String, String, Vec<u64>, Bound<'_, PyAny>)> =
-        glue.call_method1("describe", (tensors,))?.extract()?;
+        glue.call_method1("describe", (tensors, integers == Integers::Keep))?.extract()?;
     let tensors = described.into_iter().map(|(name, dtype, shape, bytes)| {
         let unknown = SchemeError::Dtype { tensor: name.clone(), dtype: dtype.clone() };
         let dtype = Dtype::from_name(&dtype).ok_or(unknown)?;
@@ -58,13 +59,17 @@ pub(crate) struct Arrays {
 }
 
 impl Arrays {
-    /// Allocates them.
-    pub(crate) fn new(py: Python<'_>, agreement: &Agreement) -> Result<Self> {
+    /// Allocates them, arranged as tensors or names that are given, or as this process gave such names last.
+    pub(crate) fn new(
+        py: Python<'_>,
+        agreement: &Agreement,
+        like: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self> {
         let specs =
             agreement.specs().iter().map(|spec| (&spec.name, spec.dtype.name(), &spec.shape));
         let glue = py.import("ciphergram._arrays")?;
         let (arrays, views): (Bound<'_, PyDict>, Bound<'_, PyList>) =
-            glue.call_method1("empty", (PyList::new(py, specs)?,))?.extract()?;
+            glue.call_method1("empty", (PyList::new(py, specs)?, like))?.extract()?;
         let writable =
             views.iter().map(|view| Writable::new(&view)).collect::<PyResult<Vec<_>>>()?;
         if writable.len() != agreement.specs().len() {
@@ -77,6 +82,16 @@ impl Arrays {
     pub(crate) fn slices(&mut self) -> Vec<&mut [u8]> {
         self.writable.iter_mut().map(Writable::bytes).collect()
     }
+}
+
+/// Returns the tensors of an agreement in the order in which this process gave them: the place of each.
+pub(crate) fn in_order(py: Python<'_>, agreement: &Agreement) -> Result<Vec<usize>> {
+    let specs = agreement.specs();
+    let names: Vec<_> = specs.iter().map(|spec| &spec.name).collect();
+    let ordered: Vec<String> =
+        py.import("ciphergram._layout")?.call_method1("order", (names,))?.extract()?;
+    let place = |name: &String| specs.binary_search_by(|spec| spec.name.cmp(name)).ok();
+    Ok(ordered.iter().filter_map(place).collect())
 }
 
 /// Numbers in clear, as float64.

@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result, warn, weight, whole_or_none},
+    errors::{Error, Result, warn, warn_clipped, weight, whole_or_none},
     files::SECRET,
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
@@ -57,6 +57,28 @@ impl Key {
 }
 
 /// A client of a server's rounds. It stays between rounds, until it is closed.
+///
+/// Making one reaches nobody: the server is first asked when a round begins, in `mean` or `sum`, and one that is not
+/// there is `Unreachable` then.
+///
+/// Args:
+///     server: The server's address, "HOST:PORT".
+///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
+///         secret one.
+///     number: The client's number, from 0; a client's own key has it.
+///     identity: The file of the client's node key; None, on loopback, for the one beside the key.
+///     server_key: The server's node key, or the path of its file; None, on loopback, for the one beside the key.
+///     spool: A file to keep what is sealed in until the result is there, so that a process that was killed can
+///         finish its round: the same update and weight are to be given again. None keeps nothing.
+///     job: The job; None for the key's own.
+///     min_clients: The fewest contributors of a sum that is opened; None for the job's.
+///     timeout: Seconds for which a server that does not answer is tried.
+///     engine: "cpu", "gpu" or "auto".
+///
+/// Raises:
+///     KeyKind: The key is public.
+///     NodeKeyError: A node key cannot be used, or is not there.
+///     NoJob: The key has no job, and none is given.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Client {
     server: SocketAddr,
@@ -102,26 +124,6 @@ impl Call<'_> {
 
 #[pymethods]
 impl Client {
-    /// Makes a client; the server is asked when a round begins.
-    ///
-    /// Args:
-    ///     server: The server's address, "HOST:PORT".
-    ///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
-    ///         secret one.
-    ///     number: The client's number, from 0; a client's own key has it.
-    ///     identity: The file of the client's node key; None, on loopback, for the one beside the key.
-    ///     server_key: The server's node key, or the path of its file; None, on loopback, for the one beside the key.
-    ///     spool: A file to keep what is sealed in until the result is there, so that a process that was killed can
-    ///         finish its round: the same update and weight are to be given again. None keeps nothing.
-    ///     job: The job; None for the key's own.
-    ///     min_clients: The fewest contributors of a sum that is opened; None for the job's.
-    ///     timeout: Seconds for which a server that does not answer is tried.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///
-    /// Raises:
-    ///     KeyKind: The key is public.
-    ///     NodeKeyError: A node key cannot be used, or is not there.
-    ///     NoJob: The key has no job, and none is given.
     #[new]
     #[pyo3(signature = (server, key, *, number=None, identity=None, server_key=None, spool=None, job=None,
                         min_clients=None, timeout=30.0, engine="cpu"))]
@@ -192,10 +194,11 @@ impl Client {
     ///         the server is told it as well, for the largest one of the round.
     ///     total: Returns the weighted sum instead of the mean.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     integers: As of `SecretKey.encrypt`; those that are kept are in the result as they are here.
     ///
     /// Returns:
-    ///     New arrays by name, with the shapes and types given; `contributors`, `clipped` and `ranges` beside them.
+    ///     New arrays by name, in the order, shapes and types given; `contributors`, `clipped` and `ranges` beside
+    ///     them.
     ///
     /// Raises:
     ///     KeyKind: A client's own key opens nothing: see `sum`.
@@ -204,7 +207,7 @@ impl Client {
     ///     SumMismatch, SecondSum, TooFew: As `SecretKey.decrypt`.
     ///     Stopped: Another thread called `stop` or `close`.
     ///     ForkedError: The client is of the process that this one was forked from.
-    #[pyo3(signature = (tensors, *, weight=1, total=false, clip=None, integers="refuse"))]
+    #[pyo3(signature = (tensors, *, weight=1, total=false, clip=None, integers="keep"))]
     fn mean<'py>(
         &self,
         py: Python<'py>,
@@ -222,7 +225,9 @@ impl Client {
         let (update, outside) = self.take(py, tensors, clip, integers)?;
         let round = Round { update: &update, weight, call };
         let mut result = self.contribute(py, &round)?;
-        let mut arrays = Arrays::new(py, &result.sum.agreement)?;
+        // A path has no order.
+        let like = tensors.hasattr("items")?.then_some(tensors);
+        let mut arrays = Arrays::new(py, &result.sum.agreement, like)?;
         let target = &mut arrays;
         let mut opened = |result: &mut RoundResult| {
             let mut slices = target.slices();
@@ -233,7 +238,8 @@ impl Client {
         };
         py.detach(|| opened(&mut result))?;
         finish(&mut result)?;
-        most(&mut result.clipped, &outside);
+        warn_clipped(py, &result.clipped)?;
+        opened::most(&mut result.clipped, &outside);
         opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
     }
 
@@ -244,7 +250,7 @@ impl Client {
     ///
     /// Raises:
     ///     As `mean`, but for what opening raises.
-    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="refuse"))]
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep"))]
     fn sum(
         &self,
         py: Python<'_>,
@@ -257,7 +263,8 @@ impl Client {
         let (update, outside) = self.take(py, tensors, clip, integers)?;
         let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
         finish(&mut result)?;
-        most(&mut result.clipped, &outside);
+        warn_clipped(py, &result.clipped)?;
+        opened::most(&mut result.clipped, &outside);
         let key = self.key.as_ref().public().clone();
         let public = PublicKey { key, job: Some(self.job.clone().into()) };
         Ok(Sum::new(result.sum, public, Some(result.clipped)))
@@ -398,11 +405,6 @@ fn finish(result: &mut RoundResult) -> Result<()> {
     Ok(result.spool.take().map_or(Ok(()), |spool| spool.remove())?)
 }
 
-/// Takes for each tensor the larger of two counts.
-fn most(counts: &mut [usize], others: &[usize]) {
-    counts.iter_mut().zip(others).for_each(|(count, other)| *count = (*other).max(*count));
-}
-
 /// Takes a client's key, what is beside it, and the path of its file, if it is of one.
 fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, Option<PathBuf>)> {
     let secret = |key: Arc<he::SecretKey>| match number {
@@ -432,8 +434,7 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         }
         return Ok((Key::Client(key.clone()), used.clone(), None));
     }
-    let inner = key.getattr("secret").ok();
-    match inner.as_ref().unwrap_or(key).cast::<SecretKey>() {
+    match key.cast::<SecretKey>() {
         Ok(key) => Ok((secret(key.get().key.clone())?, key.get().used.clone(), None)),
         Err(_) => {
             let text = format!("{} is no key of a client", key.get_type().name()?);

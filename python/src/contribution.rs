@@ -38,21 +38,22 @@ pub(crate) struct Inner {
 }
 
 impl Contribution {
-    /// Takes what a client encrypted under terms.
+    /// Takes what a client encrypted for a job and under an agreement.
     pub(crate) fn encrypted(
         frame: EncryptedFrame,
-        (client, terms): (u16, &he::Terms<'_>),
+        client: u16,
+        (job, agreement): (&he::Job, &he::Agreement),
         key: PublicKey,
     ) -> Self {
-        let EncryptedFrame { bytes, clipped } = frame;
+        let EncryptedFrame { bytes, clipped, round } = frame;
         Self(Arc::new(Inner {
             frame: bytes.into(),
             client,
-            round: terms.round(),
-            job: terms.job().id(),
+            round,
+            job: job.id(),
             key: key.key.id(),
             scheme: key.key.parameters().scheme().name(),
-            agreement: terms.agreement().clone(),
+            agreement: agreement.clone(),
             clipped: Some(clipped),
             public: Some(key),
         }))
@@ -139,7 +140,7 @@ impl Contribution {
 
     /// How many values of each tensor were out of range; None if it was not made in this process.
     #[getter]
-    fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn clipped<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>> {
         opened::by_name(py, &self.0.agreement, self.0.clipped.as_deref())
     }
 

@@ -9,7 +9,7 @@ use ciphergram_he::{
 use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
     IntoPyObjectExt,
-    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyUserWarning},
+    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError},
     prelude::*,
     types::{PyBool, PyDict},
 };
@@ -85,8 +85,16 @@ fn words(error: &SchemeError) -> String {
         ),
         SchemeError::Integers { tensor, dtype } => {
             format!(
-                "tensor {tensor:?} is {dtype}, and integers are refused: sum them with integers=\"sum\""
+                "tensor {tensor:?} is {dtype}, and integers are refused: keep them out of the sum with \
+                 integers=\"keep\", or sum them with integers=\"sum\""
             )
+        }
+        SchemeError::Weight { weight, max_weight } => format!(
+            "weight {weight} is not from 1 to the agreed largest, {max_weight}: say max_weight=, the largest of any \
+             client, of the job and here, or scale the weights of all clients alike"
+        ),
+        SchemeError::NoNumber => {
+            "which client takes part? A secret key may be any: give its number with number=".into()
         }
         SchemeError::WithoutTfhe => {
             "this package is built without private ranges: build it with `maturin build --release --features tfhe`"
@@ -340,10 +348,18 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
         E::WithoutTfhe | E::NoRangesSecret | E::NoRangesKey => ("NoRangesKey", facts),
         E::Exists { path } => ("Exists", facts.text("path", path.display())),
-        E::Io { .. } => ("FileError", facts),
+        E::Io { why } => match os_code(why) {
+            Some(code) => ("FileError", facts.count("errno", code)),
+            None => ("FileError", facts),
+        },
         E::Engine(_) | E::Randomness => ("EngineError", facts),
         _ => ("CiphergramError", facts),
     }
+}
+
+/// Returns the operating system's number of an error, which its words end with.
+fn os_code(why: &str) -> Option<u32> {
+    why.strip_suffix(')')?.rsplit_once("(os error ")?.1.parse().ok()
 }
 
 /// Describes what ended a round, or kept it from beginning.
@@ -418,30 +434,21 @@ pub(crate) fn no_pickle(what: &str) -> PyErr {
 pub(crate) fn warn(py: Python<'_>, text: Option<&str>) -> PyResult<()> {
     let Some(text) = text else { return Ok(()) };
     let text = std::ffi::CString::new(text).unwrap_or_default();
-    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+    let category = py.import("ciphergram.errors")?.getattr("CiphergramWarning")?;
+    PyErr::warn(py, &category, &text, 1)
+}
+
+/// Warns of values that were clipped to their ranges, if any were: once for a line of code, as the words are the same.
+pub(crate) fn warn_clipped(py: Python<'_>, counts: &[usize]) -> PyResult<()> {
+    if counts.iter().all(|count| *count == 0) {
+        return Ok(());
+    }
+    let text = "values beyond their range were clipped to it: `clipped` counts them by tensor";
+    warn(py, Some(text))
 }
 
 /// Takes a whole number; one that is too large or negative is a `ParameterError`, as one that is not admitted is.
 pub(crate) fn whole<'py, T>(number: &Bound<'py, PyAny>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
-{
-    whole_or(number, |number| {
-        Error::parameter(format!("{number} is not a number that there can be"))
-    })
-}
-
-/// As [`whole`], of a weight: one that is too large or negative is a `WeightError`.
-pub(crate) fn weight(number: &Bound<'_, PyAny>) -> PyResult<u64> {
-    whole_or(number, |number| {
-        Error::Own("WeightError", format!("weight {number} is no weight: they begin with 1"))
-    })
-}
-
-fn whole_or<'py, T>(
-    number: &Bound<'py, PyAny>,
-    beyond: impl FnOnce(&Bound<'py, PyAny>) -> Error,
-) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
@@ -450,10 +457,39 @@ where
     }
     number.extract::<T>().map_err(|error| {
         match error.is_instance_of::<PyOverflowError>(number.py()) {
-            true => beyond(number).into(),
+            true => Error::parameter(format!("{number} is not a number that there can be")).into(),
             false => error,
         }
     })
+}
+
+/// As [`whole`], of a weight: one that there cannot be is a `WeightError`.
+pub(crate) fn weight(number: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let refused = |why: &str| {
+        let text = format!(
+            "weight {} {why}",
+            number.repr().map_or_else(|_| String::new(), |x| x.to_string())
+        );
+        PyErr::from(Error::Own("WeightError", text))
+    };
+    let small: Option<f64> = number.extract().ok().filter(|_| !number.is_instance_of::<PyBool>());
+    match small {
+        Some(0.0) => Err(refused("is no contribution: leave this client out of the round")),
+        Some(x) if x.fract() != 0.0 => Err(refused(
+            "is no whole number: scale the weights of all clients alike, 0.125 to 125 of max_weight=1000",
+        )),
+        Some(x) if !(1.0..=f64::from(u32::MAX)).contains(&x) => {
+            Err(refused(&format!("is no weight: they are from 1 to {}", u32::MAX)))
+        }
+        // Also a float that is whole.
+        Some(x) => whole(number).or(Ok(x as u64)),
+        None => whole(number),
+    }
+}
+
+/// As [`weight`], of one that may be left out.
+pub(crate) fn weight_or_none(number: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if number.is_none() { Ok(None) } else { weight(number).map(Some) }
 }
 
 /// As [`whole`], of a number that may be left out.

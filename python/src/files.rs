@@ -20,7 +20,7 @@ use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
 use crate::{
     buffer::Frozen,
     contribution::Contribution,
-    errors::{Error, Result, no_pickle, warn, whole, whole_or_none},
+    errors::{Error, Result, warn, whole, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     pool::run,
@@ -28,26 +28,23 @@ use crate::{
     sum::Sum,
 };
 
-/// All parts of a key, as `keygen` makes them: for one process, or to be saved and handed out.
-#[pyclass(frozen, module = "ciphergram")]
+/// All parts of a key, as `keygen` makes them: for one process, or to be saved and handed out. It is the secret key,
+/// beside which the clients' own are.
+#[pyclass(frozen, extends = SecretKey, module = "ciphergram")]
 pub(crate) struct Keys {
-    /// The secret key.
-    #[pyo3(get)]
-    secret: Py<SecretKey>,
-    /// The public key.
-    #[pyo3(get)]
-    public: Py<PublicKey>,
     /// The clients' own keys, where they have such, in the order of their numbers.
     #[pyo3(get)]
     clients: Py<PyTuple>,
-    /// The job.
-    #[pyo3(get)]
-    job: Job,
 }
 
 impl Keys {
     /// Takes the key of a folder, or one that no file has. Each file of a key has a record of its own.
-    fn new(py: Python<'_>, key: he::SecretKey, job: Job, folder: Option<&Path>) -> Result<Self> {
+    fn new(
+        py: Python<'_>,
+        key: he::SecretKey,
+        job: Job,
+        folder: Option<&Path>,
+    ) -> Result<Py<Self>> {
         let used = |file: String| match folder {
             Some(folder) => Use::beside(&folder.join(file), key.public()),
             None => Ok::<_, Error>(Use::in_memory(job.0.clone())),
@@ -62,13 +59,9 @@ impl Keys {
             }
         }
         let used = used(SECRET.into())?;
-        let public = PublicKey { key: key.public().clone(), job: used.job.clone() };
-        Ok(Self {
-            secret: Py::new(py, SecretKey { key: key.into(), used })?,
-            public: Py::new(py, public)?,
-            clients: PyTuple::new(py, clients)?.unbind(),
-            job,
-        })
+        let keys = Self { clients: PyTuple::new(py, clients)?.unbind() };
+        let secret = PyClassInitializer::from(SecretKey { key: key.into(), used });
+        Ok(Py::new(py, secret.add_subclass(keys))?)
     }
 }
 
@@ -82,87 +75,52 @@ fn client_file(number: u16) -> String {
 
 #[pymethods]
 impl Keys {
+    /// The secret key alone.
+    #[getter]
+    fn secret(slf: &Bound<'_, Self>) -> SecretKey {
+        let SecretKey { key, used } = slf.as_super().get();
+        SecretKey { key: key.clone(), used: used.clone() }
+    }
+
     /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.
     ///
     /// Raises:
     ///     Exists: There is such a folder.
-    fn save(&self, py: Python<'_>, folder: PathBuf) -> Result<()> {
+    fn save(slf: &Bound<'_, Self>, path: PathBuf) -> Result<()> {
+        let (secret, clients) = (slf.as_super().get(), slf.get().clients.bind(slf.py()));
         whole_folder(
-            &folder,
-            |temporary| self.write(py, temporary),
-            |placed| self.record(py, placed),
+            &path,
+            |temporary| {
+                write_folder(&secret.key, &*secret.used.job(None)?, temporary)?;
+                LocalNodes::of_folder(temporary).draw()?;
+                Ok(())
+            },
+            |placed| record(secret, clients, placed),
         )
-    }
-
-    /// Encrypts a client's update with the secret key: see `SecretKey.encrypt`.
-    #[pyo3(signature = (tensors, **options))]
-    fn encrypt<'py>(
-        &self,
-        py: Python<'py>,
-        tensors: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, pyo3::types::PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.secret.bind(py).call_method("encrypt", (tensors,), options)
-    }
-
-    /// Proposes ranges for a round: see `SecretKey.propose`.
-    #[pyo3(signature = (tensors, **options))]
-    fn propose<'py>(
-        &self,
-        py: Python<'py>,
-        tensors: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, pyo3::types::PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.secret.bind(py).call_method("propose", (tensors,), options)
-    }
-
-    /// Opens a sum: see `SecretKey.decrypt`.
-    #[pyo3(signature = (sum, **options))]
-    fn decrypt<'py>(
-        &self,
-        py: Python<'py>,
-        sum: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, pyo3::types::PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.secret.bind(py).call_method("decrypt", (sum,), options)
     }
 
     /// Makes the key that an aggregator finds private ranges with: the one that `save` writes is as good.
     ///
     /// Raises:
     ///     NoRangesKey: The key has no secret of ranges, or the package was built without them.
-    fn ranges_key(&self, py: Python<'_>) -> Result<RangesKey> {
-        RangesKey::generate(py, &self.secret.get().key, self.public.get().clone())
+    fn ranges_key(slf: &Bound<'_, Self>) -> Result<RangesKey> {
+        let secret = slf.as_super().get();
+        RangesKey::generate(slf.py(), &secret.key, secret.public())
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let secret = self.secret.bind(py).repr()?;
-        Ok(secret.to_string().replacen("SecretKey", "Keys", 1))
-    }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(no_pickle("a key"))
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        slf.as_super().get().described("Keys")
     }
 }
 
-impl Keys {
-    /// Writes all files of the key into a folder.
-    fn write(&self, py: Python<'_>, folder: &Path) -> Result<()> {
-        let key = &self.secret.bind(py).get().key;
-        write_folder(key, &self.job.0, folder)?;
-        LocalNodes::of_folder(folder).draw()?;
-        Ok(())
+/// Moves the records of a key and of its clients' own beside their files.
+fn record(secret: &SecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
+    secret.used.save(&folder.join(SECRET), || Ok(()))?;
+    for client in clients {
+        let client = client.cast::<ClientKey>().map_err(PyErr::from)?.get();
+        client.used.save(&folder.join(client_file(client.key.number())), || Ok(()))?;
     }
-
-    /// Moves the records of the key and of its clients' own beside their files.
-    fn record(&self, py: Python<'_>, folder: &Path) -> Result<()> {
-        self.secret.bind(py).get().used.save(&folder.join(SECRET), || Ok(()))?;
-        for client in self.clients.bind(py) {
-            let client = client.cast::<ClientKey>().map_err(PyErr::from)?.get();
-            client.used.save(&folder.join(client_file(client.key.number())), || Ok(()))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Makes a key, and a job under it.
@@ -196,7 +154,7 @@ pub(crate) fn keygen(
     #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
     #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
     clip_norm: Option<&str>,
-) -> Result<Keys> {
+) -> Result<Py<Keys>> {
     // Nobody could find what its clients would agree on.
     if ranges.is_some() && !HAS_BOOTSTRAPS {
         return Err(SchemeError::WithoutTfhe.into());

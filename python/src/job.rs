@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use ciphergram_he as he;
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use crate::{
     errors::{Error, Result, warn, whole_or_none},
@@ -13,29 +13,28 @@ use crate::{
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
 /// large ranges and weights may be.
+///
+/// Args:
+///     key: The public key; a secret one, or a client's own, of a job that agrees on ranges.
+///     clients: The clients that take part; None for all that the key admits.
+///     min_clients: The fewest contributors of a sum that is opened; None for two thirds of the clients, at least three.
+///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
+///     max_range: The largest range of a tensor.
+///     ranges: "agree:2" to have clients agree on the second largest range of each tensor without showing theirs,
+///         "agree:median" on the middle; "agree" on the second largest from four clients on, else the largest.
+///     levels: The levels that such ranges are told apart in, 32 at most.
+///     agree_every: The rounds over datagrams that they hold for.
+///     clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its update to.
+///
+/// Raises:
+///     ParameterError: There can be no such job.
+///     NoRangesKey: The key has no secret of ranges.
 #[pyclass(frozen, module = "ciphergram")]
 #[derive(Clone)]
 pub(crate) struct Job(pub(crate) Arc<he::Job>);
 
 #[pymethods]
 impl Job {
-    /// Makes a job under a key.
-    ///
-    /// Args:
-    ///     key: The public key; a secret one, or a client's own, of a job that agrees on ranges.
-    ///     clients: The clients that take part; None for all that the key admits.
-    ///     min_clients: The fewest contributors of a sum that is opened; None for two thirds of the clients, at least three.
-    ///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
-    ///     max_range: The largest range of a tensor.
-    ///     ranges: "agree:2" to have clients agree on the second largest range of each tensor without showing theirs,
-    ///         "agree:median" on the middle; "agree" on the second largest from four clients on, else the largest.
-    ///     levels: The levels that such ranges are told apart in, 32 at most.
-    ///     agree_every: The rounds over datagrams that they hold for.
-    ///     clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its update to.
-    ///
-    /// Raises:
-    ///     ParameterError: There can be no such job.
-    ///     NoRangesKey: The key has no secret of ranges.
     #[new]
     #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=None, max_range=10.0, ranges=None,
                         levels=None, agree_every=None, clip_norm=None))]
@@ -131,6 +130,11 @@ impl Job {
             return Err(Error::parameter(text));
         }
         Ok(Self(Arc::new((*self.0).clone().requiring(min_clients))))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        let text = "a job is read with its key: pickle the public key, whose .job it is";
+        Err(PyTypeError::new_err(text))
     }
 
     fn __repr__(&self) -> String {

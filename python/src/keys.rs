@@ -17,12 +17,14 @@ use crate::{
     arrays::{self, Arrays},
     contribution::Contribution,
     engines::engine,
-    errors::{Error, Result, no_pickle, weight, whole, whole_or_none},
+    errors::{
+        Error, Result, no_pickle, warn, warn_clipped, weight, weight_or_none, whole, whole_or_none,
+    },
     exchange::{Announcement, RoundTerms},
     job::Job,
     opened,
     pool::{self, run},
-    ranges,
+    ranges::{self, Ranges},
     sum::Sum,
 };
 
@@ -128,10 +130,7 @@ impl PublicKey {
         if let Ok(key) = key.cast::<ClientKey>() {
             return Ok(key.get().public());
         }
-        match key.getattr("public") {
-            Ok(public) if public.is_instance_of::<Self>() => Self::of(&public),
-            _ => Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?))),
-        }
+        Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?)))
     }
 }
 
@@ -257,7 +256,7 @@ fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
 }
 
 /// The secret half of a key, which opens sums, and encrypts as any client.
-#[pyclass(frozen, module = "ciphergram")]
+#[pyclass(frozen, subclass, module = "ciphergram")]
 pub(crate) struct SecretKey {
     pub(crate) key: Arc<he::SecretKey>,
     pub(crate) used: Use,
@@ -267,7 +266,7 @@ pub(crate) struct SecretKey {
 struct Contributing<'a, 'py> {
     tensors: &'a Bound<'py, PyAny>,
     ranges: Option<&'a Bound<'py, PyAny>>,
-    weight: u64,
+    weight: Option<u64>,
     round: Option<u64>,
     max_weight: Option<u32>,
     clip: Option<f64>,
@@ -285,28 +284,25 @@ impl Contributing<'_, '_> {
         arrays::take(self.tensors, arrays::integers(self.integers)?)
     }
 
-    /// Returns the number of the round and the agreement that it is sealed under.
+    /// Returns the number of the round, if it is not the next one, and the agreement that it is sealed under.
     fn settle(
         &self,
         job: &he::Job,
         key: KeyRef<'_>,
-        ledger: &Ledger,
         update: &he::Update,
-    ) -> Result<(u64, he::Agreement)> {
+    ) -> Result<(Option<u64>, he::Agreement)> {
         match (self.terms, self.announcement) {
             (Some(terms), Some(own)) => {
                 let terms = terms.terms.clone().opened(job, key.ranges_secret(), None)?;
                 terms.check(key.number(), &own.announcement, job)?;
-                Ok((terms.round, terms.agreement))
+                Ok((Some(terms.round), terms.agreement))
             }
             (None, None) => {
                 let ranges = (self.ranges, self.max_weight);
-                let agreement = ranges::agreement(ranges, self.weight, job, &update.specs())?;
-                let round = match self.round {
-                    Some(round) => round,
-                    None => ledger.next_round(job, key.number())?,
-                };
-                Ok((round, agreement))
+                Ok((
+                    self.round,
+                    ranges::agreement(ranges, self.weight.is_some(), job, &update.specs())?,
+                ))
             }
             _ => Err(Error::parameter("terms= and announcement= belong together")),
         }
@@ -315,18 +311,25 @@ impl Contributing<'_, '_> {
     fn encrypt(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Contribution> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let engine = engine(self.engine)?;
-        let (ledger, weight, clip) = (&used.ledger()?, self.weight, self.clip);
-        let (round, agreement) = self.settle(&job, key, ledger, &update)?;
+        let (ledger, weight, clip) = (&used.ledger()?, self.weight.unwrap_or(1), self.clip);
+        let (round, agreement) = self.settle(&job, key, &update)?;
+        // Who said a largest weight, here or in ranges that are shared, meant it.
+        let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<Ranges>());
+        if self.max_weight.is_none() && self.terms.is_none() && !is_shared {
+            let bits = key.public().parameters().bits();
+            warn(py, coarse(weight, agreement.max_weight(), bits).as_deref())?;
+        }
         let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
-        run(py, || {
+        let (contribution, clipped) = run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
-            let terms = job.terms(round, &agreement)?;
-            let mut frame = encrypt_frame(key, engine, (&update, weight), &terms, ledger)?;
-            for (clipped, outside) in frame.clipped.iter_mut().zip(outside.unwrap_or_default()) {
-                *clipped = outside.max(*clipped);
-            }
-            Ok(Contribution::encrypted(frame, (key.number(), &terms), public))
-        })
+            let agreed = (&*job, &agreement);
+            let mut frame = encrypt_frame(key, engine, (&update, weight), agreed, (ledger, round))?;
+            let clipped = frame.clipped.clone();
+            opened::most(&mut frame.clipped, &outside.unwrap_or_default());
+            Ok((Contribution::encrypted(frame, key.number(), agreed, public), clipped))
+        })?;
+        warn_clipped(py, &clipped)?;
+        Ok(contribution)
     }
 
     fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
@@ -334,8 +337,9 @@ impl Contributing<'_, '_> {
         let standing = used.ledger()?.standing(&job, key.number())?;
         // The exact weight stays with the client.
         let largest = u64::from(job.limits().max_weight);
-        let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
-        let weight = if self.weight <= largest { weight.min(largest) } else { self.weight };
+        let exact = self.weight.unwrap_or(1);
+        let weight = exact.checked_next_power_of_two().unwrap_or(exact);
+        let weight = if exact <= largest { weight.min(largest) } else { exact };
         let clip = self.clip;
         let announcement = run(py, || {
             clip.map(|limit| update.clip(limit)).transpose()?;
@@ -353,11 +357,23 @@ impl Contributing<'_, '_> {
     }
 }
 
+/// Returns what to warn of where a weight is so far below the largest that values lose more than four bits.
+fn coarse(weight: u64, max_weight: u32, bits: u32) -> Option<String> {
+    let lost = (f64::from(max_weight) / weight as f64).log2();
+    (lost > 4.0).then(|| {
+        let left = (f64::from(bits) - lost).max(0.0);
+        format!(
+            "weights up to {max_weight} leave {left:.0} of {bits} bits of a value of this weight: say max_weight=, the \
+             largest of any client, of the job or here"
+        )
+    })
+}
+
 #[pymethods]
 impl SecretKey {
     /// The half that anyone may have.
     #[getter]
-    fn public(&self) -> PublicKey {
+    pub(crate) fn public(&self) -> PublicKey {
         PublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
     }
 
@@ -404,11 +420,13 @@ impl SecretKey {
     ///     client: The client's number, from 0.
     ///     ranges: What values are clipped to: one range, a range for each tensor, or `Ranges` that all share. None
     ///         if the job settles them.
-    ///     weight: The weight of this update, from 1; it travels encrypted.
+    ///     weight: The weight of this update, from 1; it travels encrypted. None, at all clients alike, is 1 of 1.
     ///     round: The round's number; None for the next that this client has not contributed to.
-    ///     max_weight: The largest weight of any client, if ranges are given without it; else `weight`.
+    ///     max_weight: The largest weight of any client, if `weight` is given and ranges come without it; None for the
+    ///         job's. The closer weights are to it, the finer is the mean.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     integers: "keep" to leave tensors of integers and truth values out of the sum, "sum" to sum them as values
+    ///         are, or "refuse".
     ///     terms: The terms of a round that clients were asked for, with `announcement`.
     ///     announcement: What this client answered when it was asked.
     ///     job: The job; None for the key's own.
@@ -421,8 +439,8 @@ impl SecretKey {
     ///     WeightError: The weight is not from 1 to the largest.
     ///     RoundOver: This client has contributed to that round, or a later one.
     ///     BeyondJob: The job does not admit these ranges.
-    #[pyo3(signature = (tensors, *, client, ranges=None, weight=1, round=None, max_weight=None, clip=None,
-                        integers="refuse", terms=None, announcement=None, job=None, engine="cpu"))]
+    #[pyo3(signature = (tensors, *, client, ranges=None, weight=None, round=None, max_weight=None, clip=None,
+                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
     #[expect(clippy::too_many_arguments)]
     fn encrypt(
         &self,
@@ -430,7 +448,7 @@ impl SecretKey {
         tensors: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
         ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = weight)] weight: u64,
+        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
@@ -465,7 +483,7 @@ impl SecretKey {
     ///
     /// Raises:
     ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As in `encrypt`.
-    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="refuse", job=None))]
+    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="keep", job=None))]
     #[expect(clippy::too_many_arguments)]
     fn propose(
         &self,
@@ -486,6 +504,9 @@ impl SecretKey {
     /// Args:
     ///     sum: The sum.
     ///     total: Returns the weighted sum instead of the mean.
+    ///     like: Tensors, or their names, in the order that the result is to be in. Integers of such tensors that were
+    ///         not summed are copied to it. None for the order in which this process gave tensors of those names last;
+    ///         if it never did, names are sorted, and numbers within them by value.
     ///     job: The job; None for the key's own.
     ///     engine: "cpu", "gpu" or "auto".
     ///
@@ -493,24 +514,26 @@ impl SecretKey {
     ///     New arrays by name, with the shapes and types that clients gave.
     ///
     /// Raises:
+    ///     LayoutError: `like` has other names.
     ///     KeyMismatch: It was made under another key.
     ///     TooFew: It is of fewer contributors than the job demands.
     ///     SumMismatch: It is not what its contributors sealed.
     ///     SecondSum: Another sum of its round was opened.
     ///     Overflow: A value exceeds the type of its tensor.
-    #[pyo3(signature = (sum, *, total=false, job=None, engine="cpu"))]
+    #[pyo3(signature = (sum, *, total=false, like=None, job=None, engine="cpu"))]
     fn decrypt<'py>(
         &self,
         py: Python<'py>,
         sum: &Bound<'py, PyAny>,
         total: bool,
+        like: Option<&Bound<'py, PyAny>>,
         job: Option<&Job>,
         engine: &str,
     ) -> Result<Bound<'py, PyAny>> {
         let sum = Sum::of(sum)?;
         sum.check_key(self.key.public())?;
         let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
-        let mut arrays = Arrays::new(py, &sum.sum.agreement)?;
+        let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
         let (key, ledger) = (&self.key, &self.used.ledger()?);
         let output = opened::output(total);
         let (inner, target) = (&sum.sum, &mut arrays);
@@ -550,11 +573,18 @@ impl SecretKey {
     }
 
     fn __repr__(&self) -> String {
-        describe("SecretKey", self.key.public(), "")
+        self.described("SecretKey")
     }
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(no_pickle("a secret key"))
+    }
+}
+
+impl SecretKey {
+    /// Describes a key of this class or of one that extends it.
+    pub(crate) fn described(&self, class: &str) -> String {
+        describe(class, self.key.public(), "")
     }
 }
 
@@ -570,7 +600,7 @@ impl<'a, 'py> Contributing<'a, 'py> {
         Self {
             tensors,
             ranges: None,
-            weight,
+            weight: Some(weight),
             round: None,
             max_weight: None,
             clip,
@@ -625,15 +655,15 @@ impl ClientKey {
     }
 
     /// Encrypts this client's update for one round: see `SecretKey.encrypt`.
-    #[pyo3(signature = (tensors, *, ranges=None, weight=1, round=None, max_weight=None, clip=None,
-                        integers="refuse", terms=None, announcement=None, job=None, engine="cpu"))]
+    #[pyo3(signature = (tensors, *, ranges=None, weight=None, round=None, max_weight=None, clip=None,
+                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
     #[expect(clippy::too_many_arguments)]
     fn encrypt(
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
         ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = weight)] weight: u64,
+        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
@@ -660,7 +690,7 @@ impl ClientKey {
     }
 
     /// Proposes ranges for a round: see `SecretKey.propose`.
-    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="refuse", job=None))]
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep", job=None))]
     fn propose(
         &self,
         py: Python<'_>,

@@ -3,7 +3,11 @@
 use ciphergram_he::{self as he, codec::Output};
 use pyo3::{prelude::*, types::PyDict};
 
-use crate::{arrays::Arrays, errors::Result, ranges::Ranges};
+use crate::{
+    arrays::{Arrays, in_order},
+    errors::Result,
+    ranges::Ranges,
+};
 
 /// Returns the form of a result.
 pub(crate) fn output(total: bool) -> Output {
@@ -35,13 +39,16 @@ pub(crate) fn by_name<'py>(
     py: Python<'py>,
     agreement: &he::Agreement,
     counts: Option<&[usize]>,
-) -> PyResult<Option<Bound<'py, PyDict>>> {
+) -> Result<Option<Bound<'py, PyDict>>> {
     let Some(counts) = counts else { return Ok(None) };
     let names = PyDict::new(py);
-    agreement
-        .specs()
-        .iter()
-        .zip(counts)
-        .try_for_each(|(spec, count)| names.set_item(&spec.name, count))?;
+    for place in in_order(py, agreement)? {
+        names.set_item(&agreement.specs()[place].name, counts[place])?;
+    }
     Ok(Some(names))
+}
+
+/// Takes for each tensor the larger of two counts.
+pub(crate) fn most(counts: &mut [usize], others: &[usize]) {
+    counts.iter_mut().zip(others).for_each(|(count, other)| *count = (*other).max(*count));
 }

@@ -88,16 +88,9 @@ impl Holder {
         if let Ok(key) = key.cast::<ClientKey>() {
             return Ok(Self::Client(key.get().key.clone(), key.get().used.clone()));
         }
-        match key.getattr("secret") {
-            Ok(secret) if secret.is_instance_of::<SecretKey>() => Self::of(&secret),
-            _ => {
-                let text = format!(
-                    "private ranges take a secret key, or a client's own: {} is none",
-                    key.get_type().name()?
-                );
-                Err(Error::Own("KeyKind", text))
-            }
-        }
+        let found = key.get_type().name()?;
+        let text = format!("private ranges take a secret key, or a client's own: {found} is none");
+        Err(Error::Own("KeyKind", text))
     }
 
     fn used(&self) -> &Use {

@@ -9,7 +9,7 @@ use ciphergram_he::{
 use pyo3::{IntoPyObjectExt, prelude::*, types::PyDict};
 
 use crate::{
-    arrays,
+    arrays::{self, in_order},
     errors::{Error, Result, weight, whole, whole_or_none},
     files::replace,
     job::Job,
@@ -113,28 +113,30 @@ impl Ranges {
 
     /// The type and the shape of each tensor, by name.
     #[getter]
-    fn specs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn specs<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let specs = PyDict::new(py);
-        for TensorSpec { name, dtype, shape } in self.0.specs() {
+        for place in in_order(py, &self.0)? {
+            let TensorSpec { name, dtype, shape } = &self.0.specs()[place];
             specs.set_item(name, (dtype.name(), pyo3::types::PyTuple::new(py, shape)?))?;
         }
         Ok(specs)
     }
 
-    /// The names of the tensors, sorted.
-    fn keys(&self) -> Vec<&str> {
-        self.items().map(|(name, _)| name).collect()
+    /// The names of the tensors, in the order in which this process gave them, else sorted, numbers by value.
+    fn keys(&self, py: Python<'_>) -> Result<Vec<&str>> {
+        Ok(self.pairs(py)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// The ranges, in the order of the names.
-    fn values(&self) -> Vec<f64> {
-        self.0.ranges().to_vec()
+    fn values(&self, py: Python<'_>) -> Result<Vec<f64>> {
+        Ok(self.pairs(py)?.into_iter().map(|(_, range)| range).collect())
     }
 
     /// Names and ranges.
     #[pyo3(name = "items")]
-    fn pairs(&self) -> Vec<(&str, f64)> {
-        self.items().collect()
+    fn pairs(&self, py: Python<'_>) -> Result<Vec<(&str, f64)>> {
+        let pair = |place: usize| (self.0.specs()[place].name.as_str(), self.0.ranges()[place]);
+        Ok(in_order(py, &self.0)?.into_iter().map(pair).collect())
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<f64> {
@@ -152,8 +154,8 @@ impl Ranges {
         self.0.specs().len()
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
-        pyo3::types::PyList::new(py, self.keys())?.try_iter()
+    fn __iter__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, pyo3::types::PyIterator>> {
+        Ok(pyo3::types::PyList::new(py, self.keys(py)?)?.try_iter()?)
     }
 
     fn __eq__(&self, other: &Self) -> bool {
@@ -186,7 +188,7 @@ impl Ranges {
 ///     policy: "max", the largest magnitude, which clips nothing; "sigma:3", three times the root mean square;
 ///         "aciq", the range of the least error for values as of a Gaussian; "fixed:0.1".
 ///     bits: The bits of a quantised value, for "aciq".
-///     integers: "refuse", or "sum".
+///     integers: As of `SecretKey.encrypt`.
 ///     private: A client's key, to encrypt them for a job that agrees on ranges; None to return them in clear.
 ///     client: The client's number, where it shares the secret key.
 ///     job: That job; None for the key's own.
@@ -198,7 +200,7 @@ impl Ranges {
 ///     NotFinite: A value is NaN or infinite.
 ///     NoRangesKey: The key has no secret of ranges.
 #[pyfunction]
-#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="refuse", private=None,
+#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="keep", private=None,
                                      client=None, job=None))]
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn measure<'py>(
@@ -283,10 +285,11 @@ pub(crate) fn merge_ranges<'py>(
 }
 
 /// Returns the agreement that an update is sealed under: by the ranges given, one for all tensors, one for each, or
-/// shared ones; or by what the job settles.
+/// shared ones; or by what the job settles. Beside ranges in numbers the largest weight is the job's, or 1 where
+/// clients give no weights.
 pub(crate) fn agreement(
     (ranges, max_weight): (Option<&Bound<'_, PyAny>>, Option<u32>),
-    weight: u64,
+    weighs: bool,
     job: &he::Job,
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
@@ -298,8 +301,8 @@ pub(crate) fn agreement(
         }
         return Ok(ranges.get().0.clone());
     }
-    // What is no weight at all is refused where the weight is.
-    let max_weight = max_weight.unwrap_or_else(|| u32::try_from(weight).unwrap_or(u32::MAX).max(1));
+    let of_job = if weighs { job.limits().max_weight } else { 1 };
+    let max_weight = max_weight.unwrap_or(of_job);
     if let Ok(range) = ranges.extract::<f64>() {
         return Ok(Agreement::new(sorted(specs), vec![range; specs.len()], max_weight)?);
     }

@@ -37,8 +37,33 @@ use crate::{
 /// The longest wait between two looks at whether something ended, or a signal came.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A server that sums what clients contribute, round by round, and holds public material only. It runs on a thread of
-/// its own until it is stopped, or its rounds are over.
+/// A server that sums what clients contribute, round by round, and holds public material only. It runs on a thread
+/// of its own until it is stopped, or its rounds are over, and logs who joins, who is refused or lost, and how
+/// rounds end as `ciphergram.server`.
+///
+/// Args:
+///     key: The public key, or the path of its file or folder.
+///     listen: The address to listen at, "HOST:PORT"; port 0 for any.
+///     clients: The clients of a round; None for all of the job.
+///     min_clients: The fewest contributors of a sum that leaves; None for the job's.
+///     rounds: Rounds to run; 0 for no end.
+///     job: The job; None for the key's own.
+///     identity: The file of the server's node key; None, on loopback, for the one beside the key.
+///     allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
+///         beside the key.
+///     join_timeout: Seconds after the first client joined, when a round opens without those who are missing.
+///     round_timeout: Seconds after its opening, when a round closes with those who came.
+///     wait_for_clients: Waits on after `join_timeout` if clients are too few for a round.
+///     whole: Counts only whole contributions.
+///     engine: "cpu", "gpu" or "auto".
+///     ranges_key: The key to find ranges with, if clients agree on them without showing theirs; None for the file
+///         beside the key.
+///
+/// Raises:
+///     KeyKind: The key is more than public.
+///     NoRangesKey: The job agrees on ranges, and there is no key to find them with.
+///     NodeKeyError: A file of node keys cannot be used.
+///     ParameterError: The address is none, or the clients are more than the job has.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -121,31 +146,6 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
 
 #[pymethods]
 impl Server {
-    /// Starts a server. It logs who joins, who is refused or lost, and how rounds end as `ciphergram.server`.
-    ///
-    /// Args:
-    ///     key: The public key, or the path of its file or folder.
-    ///     listen: The address to listen at, "HOST:PORT"; port 0 for any.
-    ///     clients: The clients of a round; None for all of the job.
-    ///     min_clients: The fewest contributors of a sum that leaves; None for the job's.
-    ///     rounds: Rounds to run; 0 for no end.
-    ///     job: The job; None for the key's own.
-    ///     identity: The file of the server's node key; None, on loopback, for the one beside the key.
-    ///     allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
-    ///         beside the key.
-    ///     join_timeout: Seconds after the first client joined, when a round opens without those who are missing.
-    ///     round_timeout: Seconds after its opening, when a round closes with those who came.
-    ///     wait_for_clients: Waits on after `join_timeout` if clients are too few for a round.
-    ///     whole: Counts only whole contributions.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///     ranges_key: The key to find ranges with, if clients agree on them without showing theirs; None for the file
-    ///         beside the key.
-    ///
-    /// Raises:
-    ///     KeyKind: The key is more than public.
-    ///     NoRangesKey: The job agrees on ranges, and there is no key to find them with.
-    ///     NodeKeyError: A file of node keys cannot be used.
-    ///     ParameterError: The address is none, or the clients are more than the job has.
     #[new]
     #[pyo3(signature = (key, *, listen="127.0.0.1:0", clients=None, min_clients=None, rounds=0, job=None, identity=None,
                         allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, whole=false,

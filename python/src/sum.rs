@@ -151,7 +151,7 @@ impl Sum {
 
     /// How many values of each tensor of this client were out of range; None unless `Client.sum` returned this sum.
     #[getter]
-    fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn clipped<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>> {
         opened::by_name(py, &self.sum.agreement, self.clipped.as_deref())
     }
 

@@ -19,6 +19,15 @@ use crate::{
 };
 
 /// A sum that contributions are added to one by one. One that is refused raises, and leaves the sum as it was.
+///
+/// Args:
+///     public: The public key; a sum needs no other.
+///     job: The job; None for the key's own.
+///     engine: "cpu", "gpu" or "auto".
+///
+/// Raises:
+///     NoJob: The key has no job, and none is given.
+///     KeyKind: Nothing can be summed under this key.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Summing {
     public: PublicKey,
@@ -69,16 +78,6 @@ fn add_bytes(summing: &mut he::Summing, bytes: &[u8], key: &he::PublicKey) -> Re
 
 #[pymethods]
 impl Summing {
-    /// Makes the sum of nothing.
-    ///
-    /// Args:
-    ///     public: The public key; a sum needs no other.
-    ///     job: The job; None for the key's own.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///
-    /// Raises:
-    ///     NoJob: The key has no job, and none is given.
-    ///     KeyKind: Nothing can be summed under this key.
     #[new]
     #[pyo3(signature = (public, *, job=None, engine="cpu"))]
     fn new(public: &Bound<'_, PyAny>, job: Option<&Job>, engine: &str) -> Result<Self> {
@@ -179,12 +178,14 @@ pub(crate) fn aggregate(
     summing.finish(py)
 }
 
-/// Returns the sum of two, under the key that the first was made or read with.
+/// Returns the sum of two, under the key that the first was made or read with. A zero, which `sum` begins with, is no
+/// part of it.
 pub(crate) fn add(public: Option<&PublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<Sum> {
     let public = public.ok_or_else(unknown_key)?.clone();
     let summing = Summing::begin(public, None, "cpu")?;
-    let parts = [Part::of(two[0])?, Part::of(two[1])?];
     let py = two[0].py();
-    parts.iter().try_for_each(|part| summing.add_part(py, part))?;
+    for part in two.iter().filter(|part| !part.extract().is_ok_and(|number: i64| number == 0)) {
+        summing.add_part(py, &Part::of(part)?)?;
+    }
     summing.finish(py)
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import pickle
 import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +113,20 @@ def test_a_refused_contribution_leaves_the_sum_as_it_was() -> None:
     assert np.abs(opened["b"] - x["b"]).max() < 1e-3
     with pytest.raises(cg.ParameterError):
         summing.add(cts[0])
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_threads_that_take_the_next_round_have_each_its_own(keys: cg.Keys, tmp_path: Path, saved: bool) -> None:
+    if saved:
+        keys.save(tmp_path / "keys")
+    update = {"w": np.ones(1000, np.float32)}
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda _: keys.encrypt(update, ranges=1.0, client=0), range(24)))
+    assert sorted(part.round for part in parts) == list(range(24))
+    # What is refused takes none.
+    with pytest.raises(cg.NotFinite):
+        keys.encrypt({"w": np.full(1000, np.nan, np.float32)}, ranges=1.0, client=0)
+    assert keys.encrypt(update, ranges=1.0, client=0).round == 24
 
 
 def test_rounds_ascend_and_a_second_sum_is_not_opened(tmp_path: Path) -> None:
@@ -271,13 +288,32 @@ def test_terms_below_a_client_s_own_proposal_are_refused() -> None:
         keys.encrypt(large, client=0, terms=lie, announcement=own)
 
 
+def test_weights_beside_ranges_in_numbers_are_of_the_jobs_largest() -> None:
+    keys = cg.keygen(clients=3)
+    x = {"w": np.array([0.5, -0.25, 1.0])}
+    with pytest.warns(cg.CiphergramWarning, match=r"weights up to 100000 leave [67] of 16 bits"):
+        parts = [keys.encrypt(x, ranges=1.0, client=at, weight=each) for at, each in enumerate((130, 120, 150))]
+    # Nothing that travels in clear tells of a client's own.
+    assert {part.ranges.max_weight for part in parts} == {100_000}
+    mean = keys.decrypt(cg.aggregate(parts, keys.public))
+    np.testing.assert_allclose(mean["w"], x["w"], atol=3 * 100_000 / 400 / 32767)
+    # Said here or of the job, the largest weight is as fine as values are; a whole float is whole.
+    for keys, options in ((keys, {"max_weight": 200}), (cg.keygen(clients=3, max_weight=200), {})):
+        given = enumerate((120.0, np.int64(80), 200))
+        parts = [keys.encrypt({"w": x["w"] / (at + 1)}, ranges=1.0, client=at, weight=w, **options) for at, w in given]
+        mean = keys.decrypt(cg.aggregate(parts, keys.public))
+        np.testing.assert_allclose(mean["w"], x["w"] * (120 + 80 / 2 + 200 / 3) / 400, atol=3 * 200 / 400 / 32767)
+    # Where nobody weighs, all weigh alike.
+    assert keys.encrypt(x, ranges=1.0, client=0).ranges.max_weight == 1
+
+
 def test_jobs_bound_what_is_sealed_and_opened() -> None:
     with pytest.warns(UserWarning, match="sums of 2"):
         keys = cg.keygen(clients=3, min_clients=2, max_weight=10, max_range=0.5)
     x = {"w": np.array([0.25, -0.25])}
     with pytest.raises(cg.BeyondJob):
         keys.encrypt(x, ranges=0.6, client=0)
-    with pytest.raises(cg.BeyondJob):
+    with pytest.raises(cg.WeightError):
         keys.encrypt(x, ranges=0.5, weight=11, client=0)
     with pytest.raises(cg.ClientNumberError):
         keys.encrypt(x, ranges=0.5, client=3)
@@ -393,7 +429,37 @@ def test_every_error_pickles_with_its_fields() -> None:
     with pytest.raises(AttributeError):
         copy.nothing
     for first, second in itertools.pairwise(sorted(cg.errors.__all__)):
-        assert first != second and issubclass(getattr(cg, first), cg.CiphergramError)
+        assert first != second and issubclass(getattr(cg, first), cg.CiphergramError | cg.CiphergramWarning)
+
+
+def test_sum_adds_contributions(keys: cg.Keys) -> None:
+    parts = [keys.encrypt({"w": np.full(2, client / 8)}, ranges=1.0, client=client) for client in range(4)]
+    assert sum(parts) == cg.aggregate(parts, keys.public) == sum(parts[1:], parts[0])
+    with pytest.raises(TypeError):
+        sum(parts, 1)
+
+
+def test_clipping_is_warned_of_once_for_a_line(keys: cg.Keys) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for client in range(4):
+            keys.encrypt({"w": np.full(2, 1.5)}, ranges=1.0, client=client)
+            # What was asked for is not warned of.
+            keys.encrypt({"w": np.full(2, 1.5)}, ranges=1.0, clip=1.0, client=client)
+    text = "values beyond their range were clipped to it: `clipped` counts them by tensor"
+    assert [(w.category, str(w.message), w.filename) for w in seen] == [(cg.CiphergramWarning, text, __file__)]
+
+
+def test_hints_name_what_is_there(keys: cg.Keys, tmp_path: Path) -> None:
+    with pytest.raises(cg.ClientNumberError, match="give its number with number="):
+        cg.Client("127.0.0.1:7700", keys)
+    with pytest.raises(cg.FileError) as error:
+        cg.load_keys(tmp_path / "none")
+    assert error.value.errno == errno.ENOENT and isinstance(error.value, OSError)
+    assert pickle.loads(pickle.dumps(error.value)).errno == errno.ENOENT
+    with pytest.raises(TypeError, match="pickle the public key, whose .job it is"):
+        pickle.dumps(keys.job)
+    assert pickle.loads(pickle.dumps(keys.public)).job == keys.job
 
 
 def test_bytes_are_added_from_either_side() -> None:

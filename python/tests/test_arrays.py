@@ -181,3 +181,37 @@ def test_what_is_no_range_is_one_error() -> None:
     for clip in (0.0, -1.0, np.nan):
         with pytest.raises(cg.ParameterError):
             KEYS.encrypt(x, ranges=1.0, clip=clip, client=0)
+
+
+def test_what_has_no_values_of_its_own_is_refused_by_name() -> None:
+    masked = np.ma.MaskedArray([1.0, 2.0], mask=[False, True])
+    with pytest.raises(cg.DtypeError, match="'x' is a masked array") as error:
+        mean({"x": masked})
+    assert error.value.tensor == "x"
+    torch = pytest.importorskip("torch")
+    with pytest.raises(cg.DtypeError, match="'x' is on torch's device meta"):
+        mean({"x": torch.ones(3, device="meta")})
+
+
+def test_tables_are_taken() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"b": [0.5, -0.25], "a": np.array([1, 0], np.float32)})
+    opened = mean(table)
+    assert list(opened) == ["b", "a"] and opened["a"].dtype == np.float32
+    assert np.abs(opened["b"] - table["b"].to_numpy()).max() < 1e-3
+    assert mean({"x": table["b"], "y": table})["y"].shape == (2, 2)
+    assert mean(pandas.Series({"b": 0.5, "a": -0.5}))["a"].round(3) == -0.5
+    with pytest.raises(cg.DtypeError, match="'b' is object"):
+        mean({"b": pandas.Series([0.5, "text"], dtype=object)})
+
+
+def test_results_are_loaded_by_torch() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)).to(torch.bfloat16)
+    state = model.state_dict()
+    parts = [KEYS.encrypt(state, ranges=1.0, client=number) for number in range(3)]
+    opened = KEYS.decrypt(cg.aggregate(parts, KEYS.public), like=state)
+    assert opened.to_torch()["0.weight"].dtype == torch.bfloat16
+    model.load_state_dict(opened.to_torch())
+    nested = cg.Opened({"a": {"b": np.ones(2)}}, contributors=[], fewest=0, round=0, ranges=parts[0].ranges)
+    assert isinstance(nested.to_torch()["a"]["b"], torch.Tensor)

@@ -153,11 +153,13 @@ LAYOUTS = [
 ]
 
 ARGUMENTS = [
-    Row("weight: 0", lambda w: w.encrypt(weight=0), cg.WeightError, "weight 0"),
+    Row("weight: 0", lambda w: w.encrypt(weight=0), cg.WeightError, "weight 0 is no contribution"),
     Row("weight: above the largest", lambda w: w.encrypt(weight=9, max_weight=3), cg.WeightError, "weight 9"),
-    Row("weight: above the job's", lambda w: w.encrypt(weight=100_001), cg.BeyondJob, "100001"),
     Row("weight: negative", lambda w: w.encrypt(weight=-1), cg.WeightError, "weight -1 is no weight"),
-    Row("weight: a float", lambda w: w.encrypt(weight=1.5), TypeError, "float"),
+    Row("weight: a fraction", lambda w: w.encrypt(weight=0.5), cg.WeightError, "scale the weights of all clients"),
+    Row("weight: no number", lambda w: w.encrypt(weight=float("nan")), cg.WeightError),
+    Row("weight: above the job's", lambda w: w.encrypt(weight=100_001), cg.WeightError, "100001 .*say max_weight="),
+    Row("weight: a truth value", lambda w: w.encrypt(weight=True), TypeError, "a truth value is no number"),
     Row("weight: huge", lambda w: w.encrypt(weight=2**80), cg.WeightError, "no weight"),
     Row("client: one too many", lambda w: w.encrypt(client=4), cg.ClientNumberError, "client 4"),
     Row("client: negative", lambda w: w.encrypt(client=-1), cg.ParameterError, "not a number that there can be"),

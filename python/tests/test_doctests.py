@@ -94,3 +94,10 @@ def test_the_snippets_about_frameworks_are_python() -> None:
     assert found
     for line, text in found:
         compile(text, f"{README.name}:{line}", "exec")
+
+
+@pytest.mark.parametrize("made", [cg.Client, cg.Job, cg.Server, cg.Summing])
+def test_what_a_class_is_made_of_is_where_help_looks(made: type) -> None:
+    text = inspect.getdoc(made) or ""
+    for name in inspect.signature(made).parameters:
+        assert f"{name}:" in text or f"{name}," in text, name

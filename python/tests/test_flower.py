@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import blake3
@@ -32,6 +34,7 @@ from flwr.app import (  # noqa: E402
     Message,
     RecordDict,
 )
+from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp import strategy as strategies  # noqa: E402
 
 import ciphergram as cg  # noqa: E402
@@ -273,6 +276,63 @@ def test_a_bad_reply_is_named_and_dropped(tmp_path: Path, caplog: Any, what: str
         np.testing.assert_allclose(value, expected, atol=bound(2), rtol=0)
 
 
+def lost(folder: Path, **options: Any) -> World:
+    """Return the world of a run of which no round ended with a sum: it fails."""
+    worlds: list[World] = []
+    with pytest.raises(cg.TooFew, match="all rounds are lost: none had 3 clients") as error:
+        run(folder, rounds=1, prepare=worlds.append, **options)
+    assert error.value.min_clients == 3
+    return worlds[0]
+
+
+def test_a_smaller_sample_than_a_sum_is_of_is_not_taken(tmp_path: Path, caplog: Any) -> None:
+    strategy = fedavg(2, fraction_train=0.5)
+    _, result = run(tmp_path, rounds=2, strategy=strategy)
+    assert strategy.min_train_nodes == 3 and "min_train_nodes=2 is raised to 3" in caplog.text
+    assert sorted(result.train_metrics_clientapp) == [1, 2]
+
+
+def test_secure_aggregation_of_flowers_beside_it_is_named(tmp_path: Path, caplog: Any) -> None:
+    from flwr.client.mod import secaggplus_mod
+
+    def with_it(*mods: Any) -> Any:
+        def prepare(world: World) -> None:
+            app = ClientApp(mods=list(mods))
+            app.train()(world._train)
+            world.app = app
+
+        return prepare
+
+    for at, mods in enumerate(((cg.flower.mod, secaggplus_mod), (secaggplus_mod, cg.flower.mod))):
+        caplog.clear()
+        (tmp_path / str(at)).mkdir()
+        with pytest.raises(cg.TooFew):
+            run(tmp_path / str(at), rounds=1, prepare=with_it(*mods))
+        assert "secaggplus_mod cannot stand beside ciphergram's mod" in caplog.text
+
+
+def test_a_simulation_that_runs_clients_in_turn_is_refused_at_once(
+    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def machine(cores: float, each: float) -> None:
+        own = SimpleNamespace(get_assigned_resources=lambda: {"CPU": each})
+        ray = SimpleNamespace(
+            is_initialized=lambda: True, get_runtime_context=lambda: own, cluster_resources=lambda: {"CPU": cores}
+        )
+        monkeypatch.setitem(sys.modules, "ray", ray)
+
+    world, strategy = datagram_world(tmp_path)
+    machine(2.0, 1.0)
+    began = time.monotonic()
+    with pytest.raises(cg.TooFew, match="all rounds are lost: none had 2 clients"):
+        strategy.start(world, record(start_model()), num_rounds=1)
+    assert "runs 2 of 3 clients at a time" in caplog.text and 'transport="message"' in caplog.text
+    # None trained in vain: each has but the model that it evaluated.
+    assert time.monotonic() - began < 10 and all(len(models) == 1 for models in world.models.values())
+    machine(6.0, 2.0)
+    assert sorted(strategy.start(world, record(start_model()), num_rounds=1).train_metrics_clientapp) == [1]
+
+
 @pytest.mark.parametrize(
     ("extra", "error"),
     [
@@ -282,8 +342,8 @@ def test_a_bad_reply_is_named_and_dropped(tmp_path: Path, caplog: Any, what: str
     ],
 )
 def test_odd_weights_are_refused(tmp_path: Path, caplog: Any, extra: Any, error: str) -> None:
-    world, result = run(tmp_path, rounds=1, extra=extra)
-    assert not result.train_metrics_clientapp
+    world = lost(tmp_path, extra=extra)
+    assert caplog.text.count("is dropped: it failed") == 3
     reasons = [reply.error.reason for _, reply in world.seen if reply.has_error()]
     assert len(reasons) == 3
     assert all(any(f": {name};" in reason for name in error.split("|")) for reason in reasons)
@@ -295,7 +355,7 @@ def test_values_that_are_not_finite_are_refused_by_name(tmp_path: Path) -> None:
     def diverge(number: int, server_round: int, model: Arrays) -> Arrays:
         return {n: np.full_like(a, np.nan) for n, a in model.items()}
 
-    world, _ = run(tmp_path, rounds=1, update=diverge)
+    world = lost(tmp_path, update=diverge)
     assert {r.error.reason.split(";")[0] for _, r in world.seen if r.has_error()} == {
         "ciphergram: NotFinite"
     }
@@ -327,7 +387,7 @@ def test_strategies_that_need_plain_arrays_are_refused_by_name(tmp_path: Path) -
         if name == "Strategy":
             continue
         made = object.__new__(cls)
-        made.__dict__["weighted_by_key"] = "num-examples"
+        made.__dict__.update(weighted_by_key="num-examples", min_train_nodes=2)
         if name in ("FedAvg", "FedProx"):
             cg.flower.Encrypted(made, key=public)
             continue

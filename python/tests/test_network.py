@@ -52,6 +52,17 @@ def tensors(number: int, round: int = 0) -> dict[str, np.ndarray]:
     return {"w": np.full(VALUES, number + 1.0, np.float32) / (round + 4)}
 
 
+def test_a_mean_is_in_the_order_of_its_own_call(server: cg.Server, folder: Path) -> None:
+    updates = [{name: np.ones(2, np.float32) for name in names} for names in ("zab", "bza", "abz")]
+
+    def mean(number: int) -> cg.Opened:
+        with cg.Client(server.address, folder / "secret.json", number=number) as client:
+            return client.mean(updates[number])
+
+    with ThreadPoolExecutor() as pool:
+        assert ["".join(mean) for mean in pool.map(mean, range(3))] == ["zab", "bza", "abz"]
+
+
 def take_part(address: str, folder: Path, number: int, rounds: int) -> list[cg.Opened]:
     """Return the means of some rounds of one client."""
     with cg.Client(address, folder / "secret.json", number=number) as client:

@@ -48,3 +48,35 @@ def test_the_package_is_typed(tmp_path: Path) -> None:
     words = "--config-file mypy.ini --strict --allow-subclassing-any --no-warn-unused-ignores"
     done = run("mypy", tmp_path, *words.split(), "--package", "ciphergram")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Each line with a comment is refused, and no other.
+USES = """
+import ciphergram as cg
+import numpy as np
+
+keys = cg.keygen(clients=3)
+update = {"w": np.ones(3)}
+part: cg.Contribution = keys.encrypt(update, client=0, ranges=1.0)
+keys.encrypt(update, client=0, rangs=1.0)  # type: ignore[call-arg]
+keys.encrypt(update, ranges=1.0)  # type: ignore[call-arg]
+keys.encrypt(update, client=0, integers="drop")  # type: ignore[arg-type]
+keys.propose(update, client=0, wieght=3)  # type: ignore[call-arg]
+mean: cg.Opened = keys.decrypt(cg.aggregate([part], keys.public), like=update)
+keys.decrypt(cg.aggregate([part], keys.public), totla=True)  # type: ignore[call-arg]
+with cg.Client("127.0.0.1:7700", keys, number=0) as client:
+    client.mean(update, clipp=1.0)  # type: ignore[call-arg]
+cg.Client("127.0.0.1:7700", keys, client=0)  # type: ignore[call-arg]
+loaded: cg.Sum = cg.loads(bytes(part))  # type: ignore[assignment]
+cg.load_keys("keys").encrypt(update)  # type: ignore[union-attr, call-arg]
+found = cg.load_keys("keys")
+if isinstance(found, cg.SecretKey):
+    found.encrypt(update, client=0)
+job: cg.Job = keys.job
+"""
+
+
+def test_a_wrong_keyword_is_an_error_of_types(tmp_path: Path) -> None:
+    (tmp_path / "uses.py").write_text(USES)
+    done = run("mypy", tmp_path, "--config-file", "mypy.ini", "--strict", "uses.py")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -36,22 +36,17 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
         [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
     let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
     let ledger = Ledger::beside(key_path);
-    let round = match args.round {
-        Some(round) => round,
-        None => ledger.next_round(&job, key.number())?,
-    };
-    let terms = job.terms(round, &agreement).map_err(here)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
     // A full disk is to cost no round.
     let total_bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
     out.reserve(total_bytes)?;
     let weighted = (&update, args.weighting.weight);
-    let Written { bytes, clipped: outside } = encrypt_to(
+    let Written { bytes, clipped: outside, round } = encrypt_to(
         key,
         engine,
         weighted,
-        &terms,
-        &ledger,
+        (&job, &agreement),
+        (&ledger, args.round),
         &mut progress.count(&mut out, total_bytes),
     )
     .map_err(|e| match e {

@@ -6,7 +6,7 @@ use ciphergram_accel::Engine;
 
 use super::Ticket;
 use crate::{
-    Contribution, Error, Ledger, Quantised, Update,
+    Agreement, Contribution, Error, Job, Ledger, Quantised, Update,
     codec::Packing,
     contributors::Contributor,
     ids::KeyId,
@@ -15,7 +15,7 @@ use crate::{
     params::Chunks,
     random,
     schemes::{Encryptor, Pace},
-    tag::Tags,
+    tag::{TagKey, Tags},
 };
 
 /// A whole contribution, as [`encrypt`] makes it.
@@ -51,23 +51,25 @@ pub struct EncryptedFrame {
     pub bytes: Vec<u8>,
     /// The number of values of each tensor that were outside its range.
     pub clipped: Vec<usize>,
+    /// The round's number.
+    pub round: u64,
 }
 
 /// Encrypts a client's update of a weight as [`encrypt`] does, straight into the bytes of the contribution's file. That
-/// the client contributes to this round is in the ledger before anything is sealed, and after everything was checked.
+/// the client contributes to this round, or to the next one if none is given, is in the ledger before anything is
+/// sealed, and after everything was checked.
 ///
 /// # Errors
-/// Those of [`encrypt`]; the ledger's.
+/// Those of [`encrypt`] and of [`Job::terms`]; the ledger's.
 pub fn encrypt_frame<'a>(
     key: impl Into<KeyRef<'a>>,
     engine: Arc<dyn Engine>,
     update: (&Update, u64),
-    terms: &Terms<'_>,
-    ledger: &Ledger,
+    agreed: (&Job, &Agreement),
+    (ledger, round): (&Ledger, Option<u64>),
 ) -> Result<EncryptedFrame, Error> {
     let key = key.into();
-    let (sealer, contribution, clipped) = begin(key, engine, update, terms)?;
-    ledger.seal(terms.job(), key.number(), terms.round())?;
+    let (sealer, contribution, clipped) = enter(key, engine, update, agreed, (ledger, round))?;
     let stream = sealer.chunks.total_bytes();
     let mut bytes = contribution.head(key.public(), stream);
     let head = bytes.len();
@@ -76,7 +78,7 @@ pub fn encrypt_frame<'a>(
     sealer.seal_into(&mut bytes[head..])?;
     let digest = blake3::hash(&bytes);
     bytes.extend(digest.as_bytes());
-    Ok(EncryptedFrame { bytes, clipped })
+    Ok(EncryptedFrame { bytes, clipped, round: contribution.round })
 }
 
 /// A contribution as [`encrypt_to`] wrote it.
@@ -85,25 +87,25 @@ pub struct Written {
     pub bytes: usize,
     /// The number of values of each tensor that were outside its range.
     pub clipped: Vec<usize>,
+    /// The round's number.
+    pub round: u64,
 }
 
-/// Encrypts a client's update of a weight as [`encrypt`] does, and writes the contribution's file while it is sealed.
-/// That the client contributes to this round is in the ledger before anything is written, and after everything was
-/// checked.
+/// Encrypts a client's update of a weight as [`encrypt_frame`] does, and writes the contribution's file while it is
+/// sealed.
 ///
 /// # Errors
-/// Those of [`encrypt`]; the ledger's; the file cannot be written.
+/// Those of [`encrypt_frame`]; the file cannot be written.
 pub fn encrypt_to<'a>(
     key: impl Into<KeyRef<'a>>,
     engine: Arc<dyn Engine>,
     update: (&Update, u64),
-    terms: &Terms<'_>,
-    ledger: &Ledger,
+    agreed: (&Job, &Agreement),
+    (ledger, round): (&Ledger, Option<u64>),
     out: &mut impl Write,
 ) -> Result<Written, Error> {
     let key = key.into();
-    let (mut sealer, contribution, clipped) = begin(key, engine, update, terms)?;
-    ledger.seal(terms.job(), key.number(), terms.round())?;
+    let (mut sealer, contribution, clipped) = enter(key, engine, update, agreed, (ledger, round))?;
     let mut hasher = blake3::Hasher::new();
     let mut put = |bytes: &[u8]| {
         hasher.update(bytes);
@@ -115,7 +117,28 @@ pub fn encrypt_to<'a>(
         put(&sealed)?;
     }
     out.write_all(hasher.finalize().as_bytes())?;
-    Ok(Written { bytes, clipped })
+    Ok(Written { bytes, clipped, round: contribution.round })
+}
+
+/// Begins a contribution, and enters the round that it is to, or the next one, in the ledger: after all was checked, as
+/// what is refused takes no round.
+fn enter(
+    key: KeyRef<'_>,
+    engine: Arc<dyn Engine>,
+    update: (&Update, u64),
+    (job, agreement): (&Job, &Agreement),
+    (ledger, round): (&Ledger, Option<u64>),
+) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
+    let terms = job.terms(round.unwrap_or_default(), agreement)?;
+    let (mut sealer, mut contribution, clipped) = begin(key, engine, update, &terms)?;
+    match round {
+        Some(round) => ledger.seal(job, key.number(), round)?,
+        None => {
+            contribution.round = ledger.seal_next(job, key.number())?;
+            sealer.tag(&key.tag_key()?, &job.terms(contribution.round, agreement)?);
+        }
+    }
+    Ok((sealer, contribution, clipped))
 }
 
 /// Returns a sealer of an update of a weight, its contribution without a stream, and how many values of each tensor
@@ -201,6 +224,12 @@ impl Sealer {
         ticket.spend(key, next)?;
         let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
         Ok(Self { engine, encryptor, tags, contributor, chunks, update, key, ticket, next })
+    }
+
+    /// Makes the tags those of other terms. Nothing is sealed yet.
+    fn tag(&mut self, key: &TagKey, terms: &Terms<'_>) {
+        let (statement, weight) = (terms.statement(), self.update.weight());
+        self.tags = Tags::new(key, &statement, &self.contributor, &self.chunks, weight);
     }
 
     /// Returns the contribution's public record.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ._layout import arrange, flat, leaves, remember
 from .errors import DtypeError, LayoutError
 
 # Names of numpy's types, and of those that files of tensors use.
@@ -27,30 +28,38 @@ _NAMES = {
     "uint64": "U64",
     "bool": "BOOL",
 }
+_FLOATS = ("F16", "BF16", "F32", "F64")
 _DTYPES = {theirs: ours for ours, theirs in _NAMES.items()}
 
 Described = tuple[str, str, tuple[int, ...], npt.NDArray[np.uint8]]
 
 
-def describe(tensors: Mapping[str, Any]) -> list[Described]:
-    """Describe each tensor by its name, type, shape and bytes.
+def describe(tensors: Any, keep: bool) -> list[Described]:
+    """Describe each tensor by its name, type, shape and bytes, and remember how they were given.
 
-    The bytes are the array's own where it is contiguous and little-endian, else those of a copy.
+    The bytes are the array's own where it is contiguous and little-endian, else those of a copy. Integers that are to
+    be kept are left out.
 
     Raises:
         DtypeError: A tensor is no array of numbers.
         LayoutError: The tensors are not given by their names.
     """
-    if not isinstance(tensors, Mapping):
+    # A mapping, or a table of columns.
+    if not (hasattr(tensors, "keys") and hasattr(tensors, "items")):
         raise LayoutError(
             f"tensors are given as a mapping of names to arrays, or as a path, not as {type(tensors).__name__}"
         )
-    return [_describe(name, value) for name, value in tensors.items()]
+    given = [(path, _describe(flat(path), value)) for path, value in leaves(tensors)]
+    summed = [(path, tensor) for path, tensor in given if tensor[1] in _FLOATS or not keep]
+    if given and not summed:
+        name, dtype, *_ = given[0][1]
+        text = f"tensor {name!r} is {dtype}, as all are integers, which stay with their client: sum them with "
+        raise DtypeError(f'{text}integers="sum"', tensor=name, dtype=dtype)
+    remember(path for path, _ in summed)
+    return [tensor for _, tensor in summed]
 
 
 def _describe(name: str, value: Any) -> Described:
-    if not isinstance(name, str):
-        raise LayoutError(f"the name {name!r} of a tensor is not text")
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -66,6 +75,9 @@ def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     # Also while it is imported, when it has no tensors yet.
     if isinstance(value, getattr(torch, "Tensor", ())):
         return _of_torch(torch, name, value)
+    if isinstance(value, np.ma.MaskedArray):
+        text = f"tensor {name!r} is a masked array, and what is masked would be summed: give value.filled(...)"
+        raise DtypeError(text, tensor=name, dtype="masked")
     if isinstance(value, np.ndarray):
         array = value
     elif hasattr(value, "__array__"):
@@ -85,6 +97,8 @@ def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
 
 def _of_torch(torch: Any, name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     value = value.detach()
+    if value.is_meta:
+        raise DtypeError(f"tensor {name!r} is on torch's device meta, and has no values", tensor=name, dtype="meta")
     if value.device.type != "cpu" or value.layout != torch.strided:
         value = value.cpu().to_dense() if value.layout != torch.strided else value.cpu()
     # Lazy conjugates and negatives have no memory of their own.
@@ -131,21 +145,28 @@ def to_torch(array: npt.NDArray[Any]) -> Any:
 def _unknown(name: str, dtype: Any) -> DtypeError:
     text = (
         f"tensor {name!r} is {dtype}; float16, bfloat16, float32 and float64 can be summed, "
-        "and integers with integers=\"sum\""
+"and integers with integers=\"sum\""
     )
     return DtypeError(text, tensor=name, dtype=str(dtype))
 
 
 def empty(
-    specs: Sequence[tuple[str, str, Sequence[int]]],
-) -> tuple[dict[str, npt.NDArray[Any]], list[npt.NDArray[np.uint8]]]:
+    specs: Sequence[tuple[str, str, Sequence[int]]], like: Any = None
+) -> tuple[dict[str, Any], list[npt.NDArray[np.uint8]]]:
     """Allocate an array for each of these names, types and shapes.
 
     Returns:
-        The arrays by name, and the bytes of each in order.
+        The arrays by name, arranged as `like`, and the bytes of each in the order of `specs`.
     """
     arrays = {name: np.empty(tuple(shape), _dtype(dtype)) for name, dtype, shape in specs}
-    return arrays, [_bytes(array) for array in arrays.values()]
+    return arrange(arrays, like, _kept), [_bytes(array) for array in arrays.values()]
+
+
+def _kept(name: str, value: Any) -> npt.NDArray[Any] | None:
+    if value is None:
+        return None
+    array, dtype = _array(name, value)
+    return None if dtype in _FLOATS else np.array(array)
 
 
 def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

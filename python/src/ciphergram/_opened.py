@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
+from ._arrays import to_torch
 
 if TYPE_CHECKING:
     from ._native import Ranges
 
 
-class Opened(dict[str, npt.NDArray[Any]]):
+class Opened(dict[str, Any]):
     """Arrays by name: the weighted mean of the contributors' tensors, or their weighted sum.
+
+    Where tensors were given in dictionaries within dictionaries, arrays are in such too; `ranges` and `clipped` name
+    them `layer/kernel`.
 
     Attributes:
         contributors: The numbers of the clients whose updates are in every value of it, or in some.
@@ -33,7 +36,7 @@ class Opened(dict[str, npt.NDArray[Any]]):
 
     def __init__(
         self,
-        arrays: Mapping[str, npt.NDArray[Any]],
+        arrays: Mapping[str, Any],
         *,
         contributors: list[int],
         fewest: int,
@@ -49,3 +52,11 @@ class Opened(dict[str, npt.NDArray[Any]]):
         self.ranges = ranges
         self.total = total
         self.clipped = clipped
+
+    def to_torch(self) -> dict[str, Any]:
+        """Return torch tensors over the memory of the arrays, of the same types: `load_state_dict(mean.to_torch())`."""
+        return _to_torch(self)
+
+
+def _to_torch(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _to_torch(each) if isinstance(each, dict) else to_torch(each) for name, each in arrays.items()}

@@ -32,6 +32,10 @@ def _rebuild(
     return cls(*args, **fields)
 
 
+class CiphergramWarning(UserWarning):
+    """Something that works, and may not be meant; the category of all warnings of this package."""
+
+
 class ParameterError(CiphergramError, ValueError):
     """Parameters outside what is secure or supported, or an argument that cannot be meant."""
 
@@ -157,7 +161,11 @@ class Exists(CiphergramError, FileExistsError):
 
 
 class FileError(CiphergramError, OSError):
-    """The operating system refused to read or write."""
+    """The operating system refused to read or write. Field: ``errno``, where it gave one."""
+
+    def __init__(self, message: str = "", **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.errno = fields.get("errno")
 
 
 class EngineError(CiphergramError, RuntimeError):
@@ -199,5 +207,5 @@ class ForkedError(CiphergramError, RuntimeError):
 __all__ = [
     name
     for name, value in list(globals().items())
-    if isinstance(value, type) and issubclass(value, CiphergramError)
+    if isinstance(value, type) and issubclass(value, CiphergramError | CiphergramWarning)
 ]

@@ -269,6 +269,9 @@ class Encrypt(DXOFilter):
         return int(weight)
 
     def _keep_integers(self, model: dict[str, Any], fl_ctx: FLContext) -> dict[str, Any]:
+        nested = [name for name, value in model.items() if isinstance(value, Mapping)]
+        if nested:
+            raise cg.LayoutError(f"{nested[0]!r} is a dictionary, and a model of FLARE's has arrays by name")
         kept = {name: value for name, value in model.items() if _is_integer(value)}
         if kept:
             fl_ctx.set_prop(_KEPT, kept, private=True, sticky=True)
@@ -482,12 +485,12 @@ class _Holder:
 
     def __init__(self, key: str, job: str | None, fl_ctx: FLContext) -> None:
         path = _resolve(key, fl_ctx)
-        loaded: Any = cg.load_keys(path)
+        loaded = cg.load_keys(path)
         if isinstance(loaded, cg.PublicKey):
             raise cg.KeyKind(
                 f"{path}: a public key opens and seals nothing for a site: give its secret one"
             )
-        self.key = loaded.secret if isinstance(loaded, cg.Keys) else loaded
+        self.key = loaded
         self.job = _job(self.key.public, job, fl_ctx)
 
     def open(self, frame: bytes) -> cg.Opened:

@@ -1,11 +1,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeAlias, final, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, final, overload, type_check_only
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from .._ints import EncryptedArray, Given
 from .._opened import Opened
@@ -48,9 +48,17 @@ __all__ = [
 ]
 
 _Path: TypeAlias = str | PathLike[str]
-_Tensors: TypeAlias = Mapping[str, Any] | _Path
-_Key: TypeAlias = PublicKey | SecretKey | ClientKey | Keys
-_Holder: TypeAlias = SecretKey | ClientKey | Keys
+
+# A mapping, or a table of columns.
+@type_check_only
+class _Named(Protocol):
+    def keys(self) -> Any: ...
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+
+_Tensors: TypeAlias = _Named | _Path
+_HowIntegers: TypeAlias = Literal["keep", "sum", "refuse"]
+_Key: TypeAlias = PublicKey | SecretKey | ClientKey
+_Holder: TypeAlias = SecretKey | ClientKey
 
 @final
 class Job:
@@ -114,7 +122,7 @@ class PublicKey:
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
-@final
+@disjoint_base
 class SecretKey:
     @property
     def public(self) -> PublicKey: ...
@@ -132,11 +140,11 @@ class SecretKey:
         *,
         client: int,
         ranges: float | Mapping[str, float] | Ranges | None = None,
-        weight: int = 1,
+        weight: int | None = None,
         round: int | None = None,
         max_weight: int | None = None,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         terms: RoundTerms | None = None,
         announcement: Announcement | None = None,
         job: Job | None = None,
@@ -149,7 +157,7 @@ class SecretKey:
         client: int,
         weight: int = 1,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         job: Job | None = None,
     ) -> Announcement: ...
     def decrypt(
@@ -157,6 +165,7 @@ class SecretKey:
         sum: Sum | Buffer,
         *,
         total: bool = False,
+        like: _Named | Iterable[str] | None = None,
         job: Job | None = None,
         engine: str = "cpu",
     ) -> Opened: ...
@@ -179,11 +188,11 @@ class ClientKey:
         tensors: _Tensors,
         *,
         ranges: float | Mapping[str, float] | Ranges | None = None,
-        weight: int = 1,
+        weight: int | None = None,
         round: int | None = None,
         max_weight: int | None = None,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         terms: RoundTerms | None = None,
         announcement: Announcement | None = None,
         job: Job | None = None,
@@ -195,24 +204,18 @@ class ClientKey:
         *,
         weight: int = 1,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
         job: Job | None = None,
     ) -> Announcement: ...
 
 @final
-class Keys:
+class Keys(SecretKey):
     @property
     def secret(self) -> SecretKey: ...
-    @property
-    def public(self) -> PublicKey: ...
     @property
     def clients(self) -> tuple[ClientKey, ...]: ...
     @property
     def job(self) -> Job: ...
-    def save(self, folder: _Path) -> None: ...
-    def encrypt(self, tensors: _Tensors, **options: Any) -> Contribution: ...
-    def propose(self, tensors: _Tensors, **options: Any) -> Announcement: ...
-    def decrypt(self, sum: Sum | Buffer, **options: Any) -> Opened: ...
     def ranges_key(self) -> RangesKey: ...
 
 @final
@@ -267,10 +270,10 @@ class Contribution:
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __add__(self, other: Contribution | Sum | Buffer, /) -> Sum: ...
-    def __radd__(self, other: Contribution | Sum | Buffer, /) -> Sum: ...
+    def __radd__(self, other: Contribution | Sum | Buffer | Literal[0], /) -> Sum: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
-    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]: ...
+    def __reduce__(self) -> tuple[Callable[[bytes], Contribution | Sum], tuple[bytes]]: ...
 
 @final
 class Sum:
@@ -296,10 +299,10 @@ class Sum:
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __add__(self, other: Contribution | Sum | Buffer, /) -> Sum: ...
-    def __radd__(self, other: Contribution | Sum | Buffer, /) -> Sum: ...
+    def __radd__(self, other: Contribution | Sum | Buffer | Literal[0], /) -> Sum: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
-    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]: ...
+    def __reduce__(self) -> tuple[Callable[[bytes], Contribution | Sum], tuple[bytes]]: ...
 
 @final
 class Summing:
@@ -425,7 +428,7 @@ class Client:
     def __new__(
         cls,
         server: str,
-        key: SecretKey | ClientKey | Keys | _Path,
+        key: _Holder | _Path,
         *,
         number: int | None = None,
         identity: _Path | None = None,
@@ -447,7 +450,7 @@ class Client:
         weight: int = 1,
         total: bool = False,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
     ) -> Opened: ...
     def sum(
         self,
@@ -455,7 +458,7 @@ class Client:
         *,
         weight: int = 1,
         clip: float | None = None,
-        integers: str = "refuse",
+        integers: _HowIntegers = "keep",
     ) -> Sum: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
@@ -475,7 +478,7 @@ def keygen(
     agree_every: int | None = None,
     clip_norm: str | None = None,
 ) -> Keys: ...
-def load_keys(path: _Path) -> Any: ...
+def load_keys(path: _Path) -> Keys | SecretKey | ClientKey | PublicKey: ...
 @overload
 def ranges(
     tensors: _Tensors,
@@ -483,7 +486,7 @@ def ranges(
     weight: int = 1,
     policy: str = "max",
     bits: int = 16,
-    integers: str = "refuse",
+    integers: _HowIntegers = "keep",
     private: None = None,
     client: None = None,
     job: None = None,
@@ -494,7 +497,7 @@ def ranges(
     *,
     policy: str = "max",
     bits: int = 16,
-    integers: str = "refuse",
+    integers: _HowIntegers = "keep",
     private: _Holder,
     client: int | None = None,
     job: Job | None = None,
@@ -522,8 +525,8 @@ def join_round(
     job: Job | None = None,
     ranges_key: RangesKey | None = None,
 ) -> RoundTerms: ...
-def loads(data: Buffer, key: _Key | None = None) -> Any: ...
-def load(path: _Path, key: _Key | None = None) -> Any: ...
+def loads(data: Buffer, key: _Key | None = None) -> Contribution | Sum: ...
+def load(path: _Path, key: _Key | None = None) -> Contribution | Sum: ...
 def save(contribution: Contribution | Sum, path: _Path) -> None: ...
 def devices() -> list[Device]: ...
 def set_threads(threads: int | None = None, /) -> None: ...

@@ -42,6 +42,7 @@ class Datagrams:
         )
         return {
             "seconds": float(timeout),
+            "clients": clients,
             SERVER: self._advertise or self._server.address,
             "server-key": self._server.server_key,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,8 @@ from ._records import (
     CONTRIBUTION,
     LOG,
     SEALED,
+    SECAGG,
+    SECAGG_KEY,
     SERVER,
     SUM,
     SUM_NAME,
@@ -108,8 +111,15 @@ def _handle(message: Message, context: Context, call_next: ClientAppCallable, *,
     asked = message.content.config_records.get(TALK, ConfigRecord())
     if training and TALK in message.content and SERVER not in asked:
         return client.answer(message, asked)
+    if SERVER in asked:
+        _check_slots(asked.get("clients"))
     opened = client.open(message, training=training)
-    reply = call_next(message, context)
+    try:
+        reply = call_next(message, context)
+    except KeyError as error:
+        if SECAGG_KEY in error.args:
+            raise ParameterError(SECAGG) from None
+        raise
     if not training or reply.has_error():
         return reply
     if SERVER in asked:
@@ -398,6 +408,21 @@ def _setting(context: Context, name: str) -> str | None:
     if not os.path.exists(path):
         raise FileError(f"{name}={value!r}: there is no such file")
     return path
+
+
+def _check_slots(clients: object) -> None:
+    """Refuse a round over datagrams, whose clients wait for each other, in a simulation that runs them in turn."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized() or not isinstance(clients, int):
+        return
+    own = ray.get_runtime_context().get_assigned_resources()
+    total = ray.cluster_resources()
+    slots = min((int(total.get(kind, 0) // share) for kind, share in own.items() if share), default=clients)
+    if slots < clients:
+        raise ParameterError(
+            f"this simulation runs {slots} of {clients} clients at a time, and a round over datagrams needs all at "
+            'once: take transport="message", or less of client-resources for each'
+        )
 
 
 def _metrics(content: RecordDict) -> tuple[str, MetricRecord]:

@@ -70,8 +70,6 @@ def secret_key(key: Any) -> Any:
     """
     if isinstance(key, str | os.PathLike):
         key = cg.load_keys(key)
-    if isinstance(key, cg.Keys):
-        key = key.secret
     if not isinstance(key, cg.SecretKey):
         raise KeyKind(
             f"a {type(key).__name__} opens no sums, and every round begins with the last one's: give a secret key"

@@ -30,6 +30,10 @@ TALK = "ciphergram"
 # The server's address, where rounds are held over datagrams.
 SERVER = "server"
 
+# What Flower's SecAgg+ looks for in a message, and why it is not there.
+SECAGG_KEY = "secaggplus_configs"
+SECAGG = "secaggplus_mod cannot stand beside ciphergram's mod, as both encrypt the update: leave one of them out"
+
 WEIGHT = "num-examples"
 CLIPPED = "ciphergram-clipped"
 

@@ -63,7 +63,7 @@ class Store:
             self._remove_old()
             _write(path, record)
         except OSError as error:
-            raise FileError(f"{path}: {error.strerror}") from None
+            raise FileError(f"{path}: {error.strerror}", errno=error.errno) from None
         self._files()[name] = str(path)
 
     def drop(self, name: str) -> None:
@@ -104,7 +104,7 @@ def _read(path: Path) -> ArrayRecord:
                 for name, dtype, shape, stype, length in heads
             }
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from None
+        raise FileError(f"{path}: {error.strerror}", errno=error.errno) from None
     except ValueError:
         raise BadFrame(f"{path} is not what was kept there") from None
     if any(len(arrays[name].data) != length for name, _, _, _, length in heads):

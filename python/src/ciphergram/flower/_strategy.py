@@ -21,6 +21,7 @@ from ..errors import (
     EngineError,
     KeyKind,
     ParameterError,
+    TooFew,
 )
 from ._datagrams import Datagrams
 from ._models import job_of, ranges_key_of, sealed_sum
@@ -29,6 +30,8 @@ from ._records import (
     CONTRIBUTION,
     LOG,
     SEALED,
+    SECAGG,
+    SECAGG_KEY,
     SUM,
     SUM_NAME,
     TALK,
@@ -66,8 +69,10 @@ class Encrypted(Strategy):
     `ciphergram.flower.open` opens for a holder of the key. Metrics of training are plain means over clients, as their
     weights are encrypted.
 
-    A reply that is not what it should be is named in the log and dropped; the round goes on with the others if they
-    are enough, and else is lost: the next one begins with the same model.
+    A reply that is not what it should be is named in the log as an error and dropped; the round goes on with the others
+    if they are enough, and else is lost: the next one begins with the same model. A run of lost rounds alone fails.
+
+    Where the wrapped strategy may sample fewer nodes than a sum is of, its `min_train_nodes` is raised to that.
 
     Args:
         strategy: The strategy that samples clients and sends them the model.
@@ -123,6 +128,13 @@ class Encrypted(Strategy):
             raise ParameterError(
                 f"min_clients={min_clients}: clients open no sum of fewer than {least}, the job's minimum"
             )
+        if strategy.min_train_nodes < self.min_clients:
+            # A smaller sample would lose its round, whoever answers.
+            text = "ciphergram: min_train_nodes=%d is raised to %d, of which a sum is at least"
+            LOG.warning(text, strategy.min_train_nodes, self.min_clients)
+            strategy.min_train_nodes = self.min_clients
+        # Whether a round began, and one ended with a sum.
+        self._began, self._summed = False, False
         self._integers: dict[str, Any] = {}
         self._nodes: dict[int, int] = {}
         # What is sent to clients, and what was before it; the nodes that the last sum is of.
@@ -165,6 +177,7 @@ class Encrypted(Strategy):
 
         Raises:
             ParameterError: `evaluate_fn` is given: the server cannot read the model.
+            TooFew: Rounds were trained, and none of them ended with a sum.
         """
         if evaluate_fn is not None:
             raise ParameterError(
@@ -176,6 +189,7 @@ class Encrypted(Strategy):
         else:
             self._integers = {n: a for n, a in initial_arrays.items() if n != SEALED}
         self._timeout = timeout
+        self._began, self._summed = False, False
         try:
             result = super().start(
                 grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config
@@ -184,6 +198,9 @@ class Encrypted(Strategy):
         finally:
             if self._datagrams is not None:
                 self._datagrams.close()
+        if self._began and not self._summed:
+            text = f"all rounds are lost: none had {self.min_clients} clients; the log names replies that were dropped"
+            raise TooFew(text, min_clients=self.min_clients)
         return result
 
     def configure_train(
@@ -194,6 +211,7 @@ class Encrypted(Strategy):
         if arrays is not self._sent:
             self._before, self._sent = self._sent, arrays
         made = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._began = self._began or bool(made)
         if self._datagrams is not None and made:
             self._datagrams.close()
             self._complete(made, arrays)
@@ -280,7 +298,7 @@ class Encrypted(Strategy):
             LOG.error("ciphergram: round %d is lost: see above", server_round)
             return None, None
         LOG.info("ciphergram: round %d is the sum of clients %s", server_round, total.contributors)
-        self._contributors = {answer.node for answer in added}
+        self._contributors, self._summed = {answer.node for answer in added}, True
         arrays = ArrayRecord({SEALED: wrap(total, SUM), **self._integers})
         return arrays, self._mean([metrics[answer.node] for answer in added])
 
@@ -311,7 +329,7 @@ class Encrypted(Strategy):
         LOG.info("ciphergram: round %d is the sum of clients %s", server_round, clients)
         last = list(self._holders.items())[-1:]
         self._holders = {**dict(last), usual: [answer.node for answer in ended]}
-        self._contributors = {answer.node for answer in ended}
+        self._contributors, self._summed = {answer.node for answer in ended}, True
         name = wrap(usual.to_bytes(), SUM_NAME)
         arrays = ArrayRecord({SEALED: name, **self._integers})
         return arrays, self._mean([answer.metrics for answer in ended])
@@ -362,7 +380,8 @@ class Encrypted(Strategy):
         for reply in replies:
             node = reply.metadata.src_node_id
             if reply.has_error():
-                _drop(node, f"it failed: {reply.error.reason}")
+                hint = f" ({SECAGG})" if SECAGG_KEY in (reply.error.reason or "") else ""
+                _drop(node, f"it failed: {reply.error.reason}{hint}")
                 continue
             try:
                 answer = self._read(node, reply.content)
@@ -490,7 +509,7 @@ def _of_one_round(
 
 
 def _drop(node: int, why: str) -> None:
-    LOG.warning("ciphergram: the reply of node %d is dropped: %s", node, why)
+    LOG.error("ciphergram: the reply of node %d is dropped: %s", node, why)
 
 
 def _check_strategy(strategy: object) -> None:
@@ -499,7 +518,8 @@ def _check_strategy(strategy: object) -> None:
         type(strategy).aggregate_train is not FedAvg.aggregate_train
     ):
         raise ParameterError(
-            f"{name} does more than a weighted mean, which needs updates in plain: Encrypted wraps FedAvg and FedProx"
+            f"{name} does more than a weighted mean, which needs updates in plain: Encrypted wraps FedAvg and FedProx, "
+            "and an optimiser of the mean runs at clients, which open it"
         )
     if strategy.weighted_by_key != WEIGHT:
         raise ParameterError(
