@@ -192,7 +192,7 @@ impl Client {
     ///         the server is told it as well, for the largest one of the round.
     ///     total: Returns the weighted sum instead of the mean.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     integers: "refuse", or "sum" to sum integers, exactly.
     ///
     /// Returns:
     ///     New arrays by name, with the shapes and types given; `contributors`, `clipped` and `ranges` beside them.

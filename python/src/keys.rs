@@ -391,7 +391,7 @@ impl SecretKey {
     ///     round: The round's number; None for the next that this client has not contributed to.
     ///     max_weight: The largest weight of any client, if ranges are given without it; else `weight`.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     integers: "refuse", or "sum" to sum integers, exactly.
     ///     terms: The terms of a round that clients were asked for, with `announcement`.
     ///     announcement: What this client answered when it was asked.
     ///     job: The job; None for the key's own.

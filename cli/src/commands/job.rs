@@ -62,6 +62,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         noise,
         allow,
         private_ranges,
+        bits: args.bits.clone(),
     };
     if let (Some(noise), None) = (limits.noise()?, args.max_range) {
         limits.max_range = limits.max_range.max(noise.range());

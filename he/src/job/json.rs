@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AllowedNode, Job, Limits, NoiseLimits, PrivateRanges, SettledTensor, name};
 use crate::{
     Error, PublicKey, TensorSpec,
+    codec::TensorBits,
     ids::{JobId, KeyId, hex, parse_hex16},
     private_ranges::Rank,
     tensors::Dtype,
@@ -12,8 +13,8 @@ use crate::{
 };
 
 const KIND: &str = "ciphergram-job";
-/// The first version has no private ranges; a job without any is still of that.
-const VERSION: u32 = 2;
+/// The first version has no private ranges, the second no bits of tensors; a job without is still of these.
+const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +35,15 @@ struct JobJson {
     allow: Option<Vec<NodeJson>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     private_ranges: Option<PrivateRangesJson>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    bits: Vec<BitsJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BitsJson {
+    name: String,
+    bits: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -91,7 +101,12 @@ impl Job {
             noise,
             allow,
             private_ranges,
+            bits,
         } = &self.limits;
+        let of_tensors = |TensorBits { name, bits }: &TensorBits| {
+            let (name, bits) = (name.clone(), *bits);
+            BitsJson { name, bits }
+        };
         let private = |private: PrivateRanges| PrivateRangesJson {
             rank: private.rank.to_string(),
             levels: private.levels,
@@ -109,7 +124,11 @@ impl Job {
         };
         let file = JobJson {
             kind: KIND.into(),
-            version: if private_ranges.is_some() { VERSION } else { 1 },
+            version: if !bits.is_empty() {
+                VERSION
+            } else {
+                1 + u32::from(private_ranges.is_some())
+            },
             nonce: hex(&self.nonce),
             key_id: self.key.to_string(),
             clients: *clients,
@@ -120,6 +139,7 @@ impl Job {
             noise: noise.map(|NoiseLimits { sigma, clip }| NoiseJson { sigma, clip }),
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
             private_ranges: private_ranges.map(private),
+            bits: bits.iter().map(of_tensors).collect(),
         };
         serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
     }
@@ -174,6 +194,11 @@ impl Job {
             noise: file.noise.map(|NoiseJson { sigma, clip }| NoiseLimits { sigma, clip }),
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
             private_ranges: file.private_ranges.map(private).transpose()?,
+            bits: file
+                .bits
+                .into_iter()
+                .map(|BitsJson { name, bits }| TensorBits { name, bits })
+                .collect(),
         };
         Ok((id(&file.nonce)?, KeyId(id(&file.key_id)?), limits))
     }

@@ -87,8 +87,7 @@ impl<'a> Run<'a> {
         let fingerprint = fingerprint(participation.update, participation.weight)?;
         let ticket = Ticket::draw()?;
         let announcement = announce(participation, ticket.seed())?;
-        let chunks =
-            participation.key.public().parameters().chunks(announcement.agreement.values());
+        let chunks = announcement.agreement.chunks(participation.key.public().parameters());
         // Before anyone waits for us.
         let room = chunks.total_bytes() as u64;
         let new = match (&spooled, participation.spool) {
@@ -273,7 +272,7 @@ impl<'a> Run<'a> {
             return Err(self.bad_round("its lists of contributors differ"));
         }
         self.hold_to(&terms)?;
-        let chunks = key.parameters().chunks(terms.agreement.values());
+        let chunks = terms.agreement.chunks(key.parameters());
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
