@@ -105,14 +105,17 @@ fn weighed_integers_are_summed_exactly_too() {
 }
 
 #[test]
-fn integers_are_summed_exactly_over_datagrams() {
-    let place = place("ckks-sum", "");
+fn integers_and_tensors_of_more_bits_make_rounds_over_datagrams() {
+    let place = place("ckks-sum", "--bits head.*=31");
     let (mut server, address) = place.serve("--clients 3");
     let words = "--integers sum --sum";
     let clients: Vec<_> = (0..3).map(|i| place.join(&address, i, words)).collect();
     for (client, process) in clients.into_iter().enumerate() {
         process.finish().done();
-        assert_eq!(integers(&place.read(&format!("mean{client}"))), SUMS);
+        let sum = place.read(&format!("mean{client}"));
+        assert_eq!(integers(&sum), SUMS);
+        let fine = f64::from(floats(&sum, "head.w")[0]) - f64::from(3.0 * 0.3f32);
+        assert!(fine.abs() <= 3.0 / f64::from((1 << 30) - 1) + 2f64.powi(-24), "{fine}");
     }
     server.event("done");
     server.finish().done();
@@ -153,6 +156,25 @@ fn a_job_may_have_bits_of_its_own_for_some_tensors() {
         place.fails_with(1, &job, &[words]);
     }
     place.fails_with(2, "job --key keys/public.json --out none --bits 24", &["NAME=BITS"]);
+}
+
+/// Noise is for all values alike, and no sum of it is exact.
+#[test]
+fn integers_under_noise_are_noised_as_floats_are() {
+    let place = place("ckks-sum", "--dp-sigma 0.01 --dp-clip 2000000");
+    for client in 0..3 {
+        place.done(&format!("encrypt --key keys/secret.json --integers sum --client {client} --in g{client} --out c{client}"));
+    }
+    place.done(AGGREGATE);
+    place.done(DECRYPT);
+    let mean = integers(&place.read("out"));
+    let near = mean.iter().zip(COUNTS).all(|(found, count)| (found - count).abs() < 200_000);
+    assert!(near && mean != COUNTS, "{mean:?}");
+    ranges(&place, "");
+    let encrypt = "encrypt --key keys/secret.json --integers sum --client 0 --in g0 --out none --ranges ranges";
+    place.fails_with(1, encrypt, &["tensor", "has range"]);
+    let bits = "job --key keys/public.json --out none --dp-sigma 1 --dp-clip 1 --bits head.*=24";
+    place.fails_with(1, bits, &["no such job: bits of tensors beside noise"]);
 }
 
 #[test]

@@ -292,13 +292,20 @@ impl<'a> Pending<'a> {
 }
 
 /// Joins the limbs of values, a block at most.
-fn join<'a>(radix: &Radix, limbs: &[i64], each: usize, room: &'a mut [i64; BLOCK]) -> &'a [i64] {
-    let joined = &mut room[..limbs.len() / each];
+fn join<'a>(radix: &Radix, limbs: &[i64], each: usize, room: &'a mut Joined) -> &'a [i64] {
+    let joined = &mut room.0[..limbs.len() / each];
+    let limbs = limbs.chunks_exact(each);
+    joined.iter_mut().zip(limbs).for_each(|(out, limbs)| *out = radix.join(limbs));
     joined
-        .iter_mut()
-        .zip(limbs.chunks_exact(each))
-        .for_each(|(out, limbs)| *out = radix.join(limbs));
-    joined
+}
+
+/// Memory for integers of several limbs, while there are such.
+struct Joined(Zeroizing<[i64; BLOCK]>);
+
+impl Default for Joined {
+    fn default() -> Self {
+        Self(Zeroizing::new([0; BLOCK]))
+    }
 }
 
 /// Decodes sums to where they belong.
@@ -341,7 +348,7 @@ impl<'a> Decoder<'a> {
     ) -> Result<(), Error> {
         let Self { radix, output, overflow, .. } = *self;
         let mut block = Zeroizing::new([0.0; BLOCK]);
-        let mut joined = Zeroizing::new([0; BLOCK]);
+        let mut joined = None;
         let first = self.places.partition_point(|place| place.end <= at);
         for place in &mut self.places[first..] {
             let (mine, after) = sums.split_at(sums.len().min(place.end - at));
@@ -353,7 +360,7 @@ impl<'a> Decoder<'a> {
                 for (own, index) in fields.chunks(BLOCK / limbs * limbs).zip(0..) {
                     let own = match limbs {
                         1 => own,
-                        _ => join(&radix, own, limbs, &mut joined),
+                        _ => join(&radix, own, limbs, joined.get_or_insert_default()),
                     };
                     let count = own.len() * width;
                     let bytes = match &mut place.target {

@@ -40,21 +40,26 @@ impl Place {
 
     /// Returns the first field of a value.
     fn field_of(&self, value: usize) -> usize {
+        if self.limbs == 1 {
+            return self.first + value;
+        }
         let (lead, each) = self.values_to_a_chunk();
         match value.checked_sub(lead) {
-            Some(rest) if self.limbs > 1 => {
+            None => self.first + value * self.limbs,
+            Some(rest) => {
                 (self.first / self.chunk + 1 + rest / each) * self.chunk + rest % each * self.limbs
             }
-            _ => self.first + value * self.limbs,
         }
     }
 
     /// Returns the number of values that begin before a field.
     pub(crate) fn values_before(&self, field: usize) -> usize {
         let field = field.clamp(self.first, self.end);
+        if self.limbs == 1 {
+            return field - self.first;
+        }
         let (lead, each) = self.values_to_a_chunk();
         let found = match field / self.chunk - self.first / self.chunk {
-            _ if self.limbs == 1 => field - self.first,
             0 => (field - self.first).div_ceil(self.limbs).min(lead),
             later => {
                 let within = (field % self.chunk).div_ceil(self.limbs).min(each);
