@@ -163,7 +163,8 @@ fn a_job_may_have_bits_of_its_own_for_some_tensors() {
 fn integers_under_noise_are_noised_as_floats_are() {
     let place = place("ckks-sum", "--dp-sigma 0.01 --dp-clip 2000000");
     for client in 0..3 {
-        place.done(&format!("encrypt --key keys/secret.json --integers sum --client {client} --in g{client} --out c{client}"));
+        let words = format!("--client {client} --in g{client} --out c{client}");
+        place.done(&format!("encrypt --key keys/secret.json --integers sum {words}"));
     }
     place.done(AGGREGATE);
     place.done(DECRYPT);

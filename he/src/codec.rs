@@ -14,8 +14,8 @@
 //!
 //! # Error
 //! Each contributor's rounding is off by less than one step `r/L`, so the mean of values that were
-//! not clipped is within `contributors · W / Σw` steps, plus the rounding of the output type. In more than 24 bits it is
-//! off by `2^(bits − 53)` of a step more, which doubles cannot tell apart.
+//! not clipped is within `contributors · W / Σw` steps, plus the rounding of the output type. In more than 24 bits
+//! it is off by `2^(bits − 53)` of a step more, which doubles cannot tell apart.
 
 mod agreement;
 mod decode;

@@ -182,7 +182,7 @@ impl Tensor {
         Ok(outside)
     }
 
-    /// Refuses integers beyond `±range`, and what is none that can be summed. Returns 0, the number that is left to clip.
+    /// Refuses integers beyond `±range`, and those that cannot be summed. Returns 0, the number that is left to clip.
     ///
     /// # Errors
     /// [`Error::NotExact`] and those of [`check_values`]; the file cannot be read.

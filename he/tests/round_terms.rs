@@ -374,7 +374,7 @@ fn integers_are_announced_as_if_every_weight_were_the_jobs_largest() {
     let all =
         [(0, counts(most as f64, 1)), (1, counts(1.0, 50)), (2, counts(most as f64 + 1.0, 1))];
     let Joined { terms, left_out } = RoundTerms::join(&job, &all).unwrap();
-    assert_eq!(terms.agreement, agreement(&[count.clone()], most as f64, 50));
+    assert_eq!(terms.agreement, agreement(std::slice::from_ref(&count), most as f64, 50));
     let [(2, why)] = &left_out[..] else { panic!("{left_out:?}") };
     assert!(why.to_string().contains("\"n\"") && why.to_string().contains("2^53"), "{why}");
 }

@@ -35,8 +35,8 @@ impl Job {
     ///     levels: The levels that such ranges are told apart in, 32 at most.
     ///     agree_every: The rounds over datagrams that they hold for.
     ///     clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its update to.
-    ///     bits: The bits, 8 to 48, that tensors of floats are summed in, in place of the key's, by name: {"head.*": 24}, in
-    ///         which * stands for any text. Of several that name a tensor, the last counts.
+    ///     bits: The bits, 8 to 48, that tensors of floats are summed in, in place of the key's, by name:
+    ///         {"head.*": 24}, in which * stands for any text. Of several that name a tensor, the last counts.
     ///
     /// Raises:
     ///     ParameterError: There can be no such job.

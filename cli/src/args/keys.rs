@@ -125,8 +125,8 @@ pub(crate) struct Job {
     pub(crate) layout: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) integers: IntegersChoice,
-    /// Sum the tensors of floats of this name in 8 to 48 bits in place of the key's; * in NAME stands for any text, and of
-    /// several that name a tensor the last counts
+    /// Sum the tensors of floats of this name in 8 to 48 bits in place of the key's; * in NAME stands for any text, and
+    /// of several that name a tensor the last counts
     #[arg(long, value_name = "NAME=BITS", value_parser = named_bits)]
     pub(crate) bits: Vec<TensorBits>,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest

@@ -139,8 +139,8 @@ impl Agreement {
     /// Returns the same agreement with an L2 norm that each client clips its whole update to, or without one.
     ///
     /// # Errors
-    /// [`Error::ClipNorm`]: it is negative or not finite. [`Error::NotExact`]: there are integers, which would be clipped
-    /// with the rest.
+    /// [`Error::ClipNorm`]: it is negative or not finite. [`Error::NotExact`]: there are integers, which would be
+    /// clipped with the rest.
     pub fn with_clip_norm(self, clip_norm: Option<f64>) -> Result<Self, Error> {
         match clip_norm {
             Some(norm) if !norm.is_finite() || norm < 0.0 => {
@@ -374,8 +374,8 @@ impl Agreement {
     }
 }
 
-/// The sign of a range, which has none: it says that a precision other than the key's follows. Agreements without any are
-/// those of earlier versions, which refuse the others by their range.
+/// The sign of a range, which has none: it says that a precision other than the key's follows. Agreements without any
+/// are those of earlier versions, which refuse the others by their range.
 const HAS_PRECISION: u64 = 1 << 63;
 
 fn write_range(w: &mut Writer, range: f64, precision: Precision) {

@@ -171,7 +171,7 @@ impl Radix {
         let mut rest = value;
         for field in fields {
             let positive = rest.wrapping_add_unsigned(self.half + self.lift * self.base) as u64;
-            // Rounded down, or one less: the reciprocal is less than the quotient by less than 1, the number below 2^64.
+            // The quotient, or one less: the reciprocal is rounded down, and what it multiplies is below 2^64.
             let low = ((u128::from(positive) * u128::from(self.reciprocal)) >> 64) as u64;
             let digit = positive - low * self.base;
             let is_over = 1 ^ digit.wrapping_sub(self.base) >> 63;
@@ -237,8 +237,8 @@ pub(crate) fn round_wide(
     }
 }
 
-/// Returns the integer nearest to a sum over a weight, the even one of two. Exact: the quotient of the doubles is within
-/// one of it, since the sum over the weight is below 2^53.
+/// Returns the integer nearest to a sum over a weight, the even one of two. Exact: the quotient of the doubles is
+/// within one of it, since the sum over the weight is below 2^53.
 pub(crate) fn nearest_mean(sum: i64, weight: u64) -> i64 {
     let near = (sum as f64 / weight as f64).round_ties_even() as i64;
     let weight = i128::from(weight);
@@ -268,7 +268,11 @@ mod tests {
         }
 
         #[test]
-        fn the_mean_is_the_nearest_integer(mean in -(MOST as i64)..=MOST as i64, weight in 1u64..1024, off in any::<u64>()) {
+        fn the_mean_is_the_nearest_integer(
+            mean in -(MOST as i64)..=MOST as i64,
+            weight in 1u64..1024,
+            off in any::<u64>(),
+        ) {
             let off = (off % weight) as i64;
             let (twice, near) = (2 * off as u64, nearest_mean(mean * weight as i64 + off, weight));
             let up = i64::from(twice > weight || twice == weight && mean & 1 == 1);

@@ -136,8 +136,8 @@ pub struct RangesFile {
 }
 
 const KIND: &str = "ciphergram-ranges";
-/// The first version has no norm that updates are clipped to, the second no bits of tensors; ranges without are still of
-/// these.
+/// The first version has no norm that updates are clipped to, the second no bits of tensors; ranges without are still
+/// of these.
 const VERSION: u32 = 3;
 
 impl RangesFile {
