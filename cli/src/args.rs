@@ -264,7 +264,7 @@ pub(crate) struct IntegersChoice {
 enum IntegersName {
     /// Left out of the sum: each client keeps its own
     Keep,
-    /// Summed as values are; a mean is rounded to the nearest
+    /// Summed exactly; a mean is rounded to the nearest
     Sum,
     /// An error
     Refuse,

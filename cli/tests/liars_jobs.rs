@@ -163,7 +163,7 @@ fn jobs_are_checked_and_a_changed_one_is_another() {
         ("max_range", json!(-1), "the largest range is -1"),
         ("max_range", json!("many"), "not a valid job"),
         ("kind", json!("ciphergram-ranges"), "not a valid job"),
-        ("version", json!(3), "made by a newer ciphergram: version 3; this reads up to 2"),
+        ("version", json!(4), "made by a newer ciphergram: version 4; this reads up to 3"),
         ("nonce", json!("12"), "not a valid job: an id is not 32 digits"),
         ("surprise", json!(1), "not a valid job"),
         (

@@ -127,8 +127,8 @@ fn files_of_later_versions_are_refused_by_version() {
     let words = newer("ckks-sum/job.json", 4, 3);
     place.fails_with(1, "decrypt --key ckks-sum/secret.json --in g0 --out mean", &[&words]);
     place.fails_with(1, "inspect ckks-sum/job.json", &[&words]);
-    edit("ckks-sum/ranges.json", &|json| json["version"] = json!(3));
-    let words = newer("ckks-sum/ranges.json", 3, 2);
+    edit("ckks-sum/ranges.json", &|json| json["version"] = json!(4));
+    let words = newer("ckks-sum/ranges.json", 4, 3);
     place.fails_with(1, "ranges --merge --out r.json ckks-sum/ranges.json", &[&words]);
     place.fails_with(1, "inspect ckks-sum/ranges.json", &[&words]);
     for (file, change) in [

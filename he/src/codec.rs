@@ -8,15 +8,22 @@
 //! which is `Σ w·x`, and that
 //! divided by `Σ w` is the weighted mean.
 //!
+//! Integers are not rounded: `w·x` travels as it is, in as many fields as the range and the largest weight take, and
+//! `Σ w·x` is exact; the mean is the integer nearest to that over `Σ w`. A tensor of floats may have bits of its own,
+//! and so more steps than the key's and more fields a value: an [`Agreement`] says which.
+//!
 //! # Error
 //! Each contributor's rounding is off by less than one step `r/L`, so the mean of values that were
-//! not clipped is within `contributors · W / Σw` steps, plus the rounding of the output type.
+//! not clipped is within `contributors · W / Σw` steps, plus the rounding of the output type. In more than 24 bits
+//! it is off by `2^(bits − 53)` of a step more, which doubles cannot tell apart.
 
 mod agreement;
 mod decode;
 mod fields;
 mod norm;
 mod pack;
+mod places;
+mod precision;
 mod quantise;
 mod ranges;
 
@@ -27,6 +34,8 @@ pub use decode::{Output, decode};
 pub(crate) use fields::{Fields, bits_at, is_zero_between};
 pub(crate) use norm::norm;
 pub(crate) use pack::Packing;
+pub(crate) use places::Places;
+pub use precision::{Precision, TensorBits};
 pub use quantise::Quantised;
 pub(crate) use quantise::{FieldRoom, Rounder, round};
 pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};
@@ -116,6 +125,185 @@ mod tests {
         for range in [0..1, 0..0, 699..705, 700..703, 1000..75_703, 75_702..75_703, 64..70_100] {
             assert_eq!(q.fields_of(range.clone(), &mut room).unwrap(), &all[range]);
         }
+    }
+
+    /// Returns what updates of weights sum to, decoded chunk by chunk.
+    fn summed(
+        p: &Parameters,
+        agreement: &Agreement,
+        updates: &[(Update, u64)],
+        output: Output,
+    ) -> Result<Update, Error> {
+        let chunks = agreement.chunks(p);
+        let mut sums = vec![0; chunks.values()];
+        let mut weight = 0;
+        for (i, (update, own)) in updates.iter().enumerate() {
+            let q = Quantised::new(update, agreement, *own, p, &seed(i as u32))?;
+            let (all, mut room) = (q.fields()?, FieldRoom::default());
+            assert!(q.count() == sums.len() && q.is_within(2 * p.half_steps()));
+            for chunk in (0..chunks.count()).map(|chunk| chunks.values_of(chunk)) {
+                assert_eq!(q.fields_of(chunk.clone(), &mut room)?, &all[chunk]);
+            }
+            let each = sums.iter_mut().zip(&*all);
+            each.for_each(|(sum, &f)| *sum += i64::from(f) - i64::from(p.half_steps()));
+            weight += own;
+        }
+        let runs = (0..chunks.count()).map(|chunk| (&sums[chunks.values_of(chunk)], weight));
+        decode(agreement, p, output, runs)
+    }
+
+    fn integers(values: &[i64]) -> Update {
+        let shape = vec![values.len() as u64];
+        let spec = TensorSpec { name: "n".into(), dtype: Dtype::I64, shape };
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        // Beside floats, which come before and after.
+        let floats = |name: &str| {
+            let spec = TensorSpec { name: name.into(), dtype: Dtype::F32, shape: vec![3] };
+            Tensor::from_values(spec, &[0.5, -0.25, 0.0]).unwrap()
+        };
+        Update::new(vec![floats("m"), Tensor::from_bytes(spec, bytes), floats("o")])
+    }
+
+    fn found(update: &Update) -> Vec<i64> {
+        let mut bytes = vec![];
+        let keep = |own: &[u8]| {
+            bytes.extend(own);
+            Ok::<_, Error>(())
+        };
+        update.tensors()[1].try_for_bytes(keep).unwrap();
+        bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+    }
+
+    proptest! {
+        /// Integers of any range are summed exactly, weighed too, and a mean is the integer nearest to theirs.
+        #[test]
+        fn integers_are_summed_exactly(
+            draws in prop::collection::vec(prop::collection::vec(any::<i64>(), 1200), 1..=8),
+            range_bits in 1u32..=53,
+            weights in prop::collection::vec(1u64..1000, 8),
+            is_weighed in any::<bool>(),
+            length in 1usize..1200,
+            bits in 8u32..=24,
+        ) {
+            let p = parameters(bits);
+            let weights = weights.iter().map(|w| if is_weighed { *w } else { 1 });
+            let most = if is_weighed { 1000 } else { 1 };
+            let range = ((1i64 << range_bits) - 1) / most;
+            let drawn = |draws: &Vec<i64>| -> Vec<_> {
+                // The ends are among them.
+                let inside = draws[1..length].iter().map(|x| x % (range + 1));
+                inside.chain([if draws[0] < 0 { -range } else { range }]).collect()
+            };
+            let all: Vec<_> = draws.iter().map(drawn).zip(weights).collect();
+            let updates: Vec<_> = all.iter().map(|(own, w)| (integers(own), *w)).collect();
+            let ranges = vec![0.5, range as f64, 0.5];
+            let agreement = Agreement::new(updates[0].0.specs(), ranges, most as u32).unwrap();
+            let total: u64 = all.iter().map(|(_, w)| w).sum();
+            let exact = |i: usize| all.iter().map(|(own, w)| own[i] * *w as i64).sum::<i64>();
+            let sum = summed(&p, &agreement, &updates, Output::Sum).unwrap();
+            prop_assert!(found(&sum).into_iter().eq((0..length).map(exact)));
+            let mean = summed(&p, &agreement, &updates, Output::Mean).unwrap();
+            for (i, mean) in found(&mean).into_iter().enumerate() {
+                let off = i128::from(exact(i)) - i128::from(mean) * i128::from(total);
+                prop_assert!(2 * off.abs() <= i128::from(total));
+                prop_assert!(2 * off.abs() < i128::from(total) || mean % 2 == 0);
+            }
+            // What is in the same chunks is what it was.
+            let beside = sum.tensors()[2].values().unwrap();
+            let (clients, step) = (all.len() as f64, f64::from(most as u32) * 0.5 / f64::from(p.half_steps()));
+            let exact = 0.5 * total as f64;
+            prop_assert!((beside[0] - exact).abs() <= clients * step + exact * 2f64.powi(-24));
+        }
+
+        /// Bits of a tensor's own bound its error as those of a key do.
+        #[test]
+        fn a_tensor_of_more_bits_is_within_its_bound(
+            values in prop::collection::vec(-1f64..1.0, 1..900),
+            exponent in -300i32..300,
+            weight in 1u64..100,
+            key_bits in 8u32..=24,
+            bits in 8u32..=48,
+        ) {
+            let p = parameters(key_bits);
+            let values: Vec<_> = values.iter().map(|x| x * 10f64.powi(exponent)).collect();
+            let range = values.iter().fold(0f64, |m, x| m.max(x.abs()));
+            let specs = update(&values).specs();
+            let agreement = Agreement::new(specs, vec![range], 100).unwrap().with_bits([Some(bits)]).unwrap();
+            let negative: Vec<_> = values.iter().map(|x| -x / 2.0).collect();
+            let all = [(update(&values), weight), (update(&negative), 100)];
+            let mean = summed(&p, &agreement, &all, Output::Mean).unwrap();
+            let weights = (weight + 100) as f64;
+            let step = range / ((1u64 << (bits - 1)) - 1) as f64;
+            let bound = step * 2.0 * 100.0 / weights * (1.0 + 2f64.powi(bits as i32 - 52));
+            for (x, mean) in values.iter().zip(mean.tensors()[0].values().unwrap()) {
+                let exact = (x * weight as f64 - x / 2.0 * 100.0) / weights;
+                prop_assert!((mean - exact).abs() <= bound + range * 1e-15, "{mean} {exact} {bound}");
+            }
+        }
+    }
+
+    /// Where a client was cut off, every value is of all or of the others, and none of both.
+    #[test]
+    fn limbs_of_a_value_are_of_the_same_contributors() {
+        let p = parameters(16);
+        let [all, others] = [70_000i64, 5]
+            .map(|scale| (integers(&(0..1000).map(|i| scale * i - 9).collect::<Vec<_>>()), 1));
+        let ranges = vec![0.5, 7e7, 0.5];
+        let agreement = Agreement::new(all.0.specs(), ranges, 1).unwrap();
+        let chunks = agreement.chunks(&p);
+        let fields = |(update, weight): &(Update, u64)| -> Vec<_> {
+            let q = Quantised::new(update, &agreement, *weight, &p, &seed(1)).unwrap();
+            let half = i64::from(p.half_steps());
+            q.fields().unwrap().iter().map(|&f| i64::from(f) - half).collect()
+        };
+        let (mut sums, own) = (fields(&all), fields(&others));
+        let cut = chunks.values_of(3).end;
+        sums[..cut].iter_mut().zip(&own).for_each(|(sum, own)| *sum += own);
+        let runs = (0..chunks.count())
+            .map(|chunk| (&sums[chunks.values_of(chunk)], 1 + u64::from(chunk < 4)));
+        let sum = decode(&agreement, &p, Output::Sum, runs).unwrap();
+        let of_both = |i: usize| found(&all.0)[i] + found(&others.0)[i];
+        let sum = found(&sum);
+        let first = (0..1000).position(|i| sum[i] != of_both(i)).unwrap();
+        assert_eq!(sum[first..], found(&all.0)[first..]);
+        // Three floats before, two limbs a value, no value over the end of a chunk.
+        let each = p.geometry().values_per_chunk();
+        assert_eq!(first, (each - 3) / 2 + 3 * (each / 2));
+    }
+
+    #[test]
+    fn integers_that_no_sum_holds_are_refused_by_name() {
+        let p = parameters(16);
+        let specs = integers(&[0; 2]).specs();
+        let agreed =
+            |range: f64, weight| Agreement::new(specs.clone(), vec![1.0, range, 1.0], weight);
+        for (range, weight) in [(2f64.powi(53), 1), (2f64.powi(43), 1 << 10), (1e300, 1)] {
+            let refused = agreed(range, weight).unwrap_err().to_string();
+            assert!(refused.contains("\"n\"") && refused.contains("2^53"), "{refused}");
+        }
+        let agreement = agreed(1000.5, 1).unwrap();
+        let refuse = |x| Quantised::new(&integers(&[0, x]), &agreement, 1, &p, &seed(1)).err();
+        assert_eq!(refuse(1000), None);
+        let text = refuse(1001).unwrap().to_string();
+        assert!(text.contains("index 1 is beyond the agreed range, 1000.5"), "{text}");
+        assert!(matches!(refuse(1 << 53), Some(Error::Integer { index: 1, .. })));
+        // The whole update would be clipped.
+        assert!(matches!(agreement.with_clip_norm(Some(1.0)), Err(Error::NotExact { .. })));
+    }
+
+    #[test]
+    fn an_integer_that_fits_a_field_takes_one_and_the_rest_as_many_as_it_needs() {
+        let specs = integers(&[0; 100]).specs();
+        let fields = |range, weight, bits| {
+            let agreement = Agreement::new(specs.clone(), vec![1.0, range, 1.0], weight).unwrap();
+            agreement.fields(&parameters(bits)) - 6
+        };
+        assert_eq!(fields(32_767.0, 1, 16), 100);
+        assert_eq!(fields(32_768.0, 1, 16), 200);
+        assert_eq!(fields(327.0, 100, 16), 100);
+        assert_eq!(fields(328.0, 100, 16), 200);
+        assert_eq!(fields(2f64.powi(53) - 1.0, 1, 24), 300);
+        assert_eq!(fields(0.0, 1, 8), 100);
     }
 
     proptest! {

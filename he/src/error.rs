@@ -75,6 +75,22 @@ pub enum Error {
         /// The flat index.
         index: usize,
     },
+    /// Integers whose sum would not be exact.
+    #[error("tensor {tensor:?} is of integers, which are summed exactly or not at all: {why}")]
+    NotExact {
+        /// The tensor's name.
+        tensor: String,
+        /// The fault.
+        why: String,
+    },
+    /// Bits of tensors that cannot have them.
+    #[error("bits of {name:?}: {why}")]
+    Bits {
+        /// The tensor's name, or a pattern of names.
+        name: String,
+        /// The fault.
+        why: String,
+    },
     /// A clipping range must be a finite number that is not negative.
     #[error("the clipping range of {tensor:?} is {range}; it must be finite and not negative")]
     Range {

@@ -19,7 +19,7 @@ pub use private_ranges::PrivateRanges;
 use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
     bytes::Writer,
-    codec::{check_layout, write_specs},
+    codec::{Precision, TensorBits, check_layout, write_specs},
     dp::{self, Mechanism, Noise, Release},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
@@ -50,6 +50,8 @@ pub struct Limits {
     pub allow: Option<Vec<AllowedNode>>,
     /// How clients agree on ranges without showing theirs, if they do: none is settled then.
     pub private_ranges: Option<PrivateRanges>,
+    /// Bits of tensors of floats that are other than the key's; of several patterns that name one, the last counts.
+    pub bits: Vec<TensorBits>,
 }
 
 /// The noise that clients add together: the rest of [`Noise`] follows from the job.
@@ -125,6 +127,7 @@ impl Limits {
             noise: None,
             allow: None,
             private_ranges: None,
+            bits: vec![],
         }
         .of_clients(clients, None)
     }
@@ -199,10 +202,15 @@ impl Limits {
             }
         }
         self.check_private_ranges()?;
+        self.bits.iter().try_for_each(TensorBits::check)?;
+        if self.noise.is_some() && !self.bits.is_empty() {
+            return bad("bits of tensors beside noise, which has one step for all".into());
+        }
         let Some(tensors) = &self.tensors else { return Ok(()) };
         let specs: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
         let ranges = tensors.iter().map(|t| t.range.unwrap_or(0.0)).collect();
         let agreement = Agreement::new(specs, ranges, max_weight)?;
+        self.bits.iter().try_for_each(|bits| bits.check_names(agreement.specs()))?;
         check_ranges(&agreement, max_range)
     }
 
@@ -281,6 +289,11 @@ impl Limits {
             w.u64(epsilon.to_bits());
             w.u64(delta.to_bits());
             w.u32(rounds);
+        }
+        for TensorBits { name, bits } in &self.bits {
+            w.prefixed(b"bits");
+            w.prefixed(name.as_bytes());
+            w.u32(*bits);
         }
     }
 }
@@ -419,6 +432,42 @@ impl Job {
         self.limits.tensors.as_ref().and_then(|tensors| tensors.get(tensor)?.range)
     }
 
+    /// Returns the precision of a tensor in this job, found in another: integers are exact, unless there is noise, but
+    /// in what earlier versions made.
+    fn precision(&self, spec: &TensorSpec, found: Precision) -> Precision {
+        let bits = self.limits.bits.iter().rev().find(|bits| bits.names(spec));
+        match bits {
+            Some(TensorBits { bits, .. }) => Precision::Bits(*bits),
+            None if spec.dtype.is_integer() && self.noise.is_none() => found,
+            None => Precision::Key,
+        }
+    }
+
+    /// Returns the same agreement in the precisions of this job.
+    ///
+    /// # Errors
+    /// [`Error::Bits`]: the job has bits of a tensor that is not there.
+    pub fn at_precision(&self, agreement: &Agreement) -> Result<Agreement, Error> {
+        self.limits.bits.iter().try_for_each(|bits| bits.check_names(agreement.specs()))?;
+        let each = agreement.specs().iter().zip(agreement.precisions());
+        let precisions = each.map(|(spec, &found)| self.precision(spec, found)).collect();
+        agreement.with(precisions, agreement.ranges().to_vec(), agreement.max_weight())
+    }
+
+    /// Returns what a client has with all that the job settles: precisions, the ranges that are settled and, if all
+    /// are, the largest weight.
+    ///
+    /// # Errors
+    /// [`Error::Layout`]: the job settles other tensors, "there"; as [`at_precision`](Self::at_precision).
+    pub fn settle(&self, own: &Agreement) -> Result<Agreement, Error> {
+        self.check_layout(own.specs())?;
+        let own = self.at_precision(own)?;
+        let ranges = own.ranges().iter().enumerate();
+        let ranges = ranges.map(|(i, &own)| self.settled_range(i).unwrap_or(own)).collect();
+        let largest = if self.settles_ranges() { self.limits.max_weight } else { own.max_weight() };
+        own.with(own.precisions().to_vec(), ranges, largest)
+    }
+
     /// Returns whether the job settles the range of every tensor.
     #[must_use]
     pub fn settles_ranges(&self) -> bool {
@@ -442,6 +491,8 @@ impl Job {
     /// As [`check_agreement`](Self::check_agreement), but every norm is refused: none is agreed yet.
     pub(crate) fn check_announced(&self, agreement: &Agreement) -> Result<(), Error> {
         self.check_bounds(agreement)?;
+        // Whatever weights others have: what they announce is joined.
+        agreement.check_exact(self.limits.max_weight)?;
         let Some(norm) = agreement.clip_norm() else { return Ok(()) };
         let why = format!("a norm of {norm} to clip to, which no client announces");
         Err(Error::BeyondJob { why })
@@ -454,6 +505,14 @@ impl Job {
             if let Some(settled) = self.settled_range(i).filter(|&settled| settled != range) {
                 let name = &spec.name;
                 let why = format!("tensor {name:?} has range {range}, the job's is {settled}");
+                return Err(Error::BeyondJob { why });
+            }
+            let found = agreement.precisions()[i];
+            let expected = self.precision(spec, found);
+            if found != expected {
+                let (name, found, expected) = (&spec.name, found.words(), expected.words());
+                let why =
+                    format!("tensor {name:?} is summed in {found}, the job's is in {expected}");
                 return Err(Error::BeyondJob { why });
             }
         }

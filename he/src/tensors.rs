@@ -182,6 +182,21 @@ impl Tensor {
         Ok(outside)
     }
 
+    /// Refuses integers beyond `±range`, and those that cannot be summed. Returns 0, the number that is left to clip.
+    ///
+    /// # Errors
+    /// [`Error::NotExact`] and those of [`check_values`]; the file cannot be read.
+    pub(crate) fn check_within(&self, range: f64) -> Result<usize, Error> {
+        self.try_for_blocks(|first, values| {
+            check_values(self, first, values)?;
+            let Some(place) = values.iter().position(|x| x.abs() > range) else { return Ok(()) };
+            let why =
+                format!("that at index {} is beyond the agreed range, {range}", first + place);
+            Err(Error::NotExact { tensor: self.spec.name.clone(), why })
+        })?;
+        Ok(0)
+    }
+
     /// Returns the values, each exactly, but integers past 2^53 as the nearest double.
     ///
     /// # Errors
@@ -202,7 +217,7 @@ pub enum Integers {
     /// They are left out of the sum, and each client keeps its own.
     #[default]
     Keep,
-    /// They are summed as values are, and a mean is rounded to the nearest.
+    /// They are summed exactly, and a mean is rounded to the nearest.
     Sum,
     /// They are refused.
     Refuse,
@@ -276,14 +291,17 @@ impl Update {
         Ok(Self { tensors, kept, layout: Some(file.layout.clone().into()) })
     }
 
-    /// Clips every value to `±limit`, and returns for each tensor how many were.
+    /// Clips every value to `±limit`, integers to the last below it, and returns for each tensor how many were.
     ///
     /// # Errors
     /// A value is not finite; the file cannot be read.
     pub fn clip(&mut self, limit: f64) -> Result<Vec<usize>, Error> {
         let counts = self.tensors.iter().map(|tensor| tensor.count_outside(limit));
         let counts = counts.collect::<Result<_, _>>()?;
-        self.tensors.iter_mut().for_each(|tensor| tensor.limit = limit.min(tensor.limit));
+        for tensor in &mut self.tensors {
+            let limit = if tensor.spec.dtype.is_integer() { limit.floor() } else { limit };
+            tensor.limit = limit.min(tensor.limit);
+        }
         Ok(counts)
     }
 
@@ -302,7 +320,11 @@ impl Update {
     /// Returns the magnitude that values were [clipped](Self::clip) to.
     #[must_use]
     pub fn limit(&self) -> Option<f64> {
-        self.tensors.first().map(|tensor| tensor.limit).filter(|limit| limit.is_finite())
+        self.tensors
+            .iter()
+            .map(|tensor| tensor.limit)
+            .filter(|limit| limit.is_finite())
+            .max_by(f64::total_cmp)
     }
 
     /// Returns the specifications of the tensors that are summed, in order.

@@ -4,6 +4,7 @@
 
 use ciphergram_he::{
     Agreement, Dtype, Error, Job, Limits, SecretKey, Tensor, TensorSpec, Ticket, Update,
+    codec::{Precision, TensorBits},
     exchange::{Announcement, Joined, RoundTerms},
     job::{AllowedNode, SettledTensor},
     params::{Literal, Scheme},
@@ -322,4 +323,67 @@ fn limits_that_make_no_sense_are_refused() {
     let limits = Limits::of_key(key.public());
     assert_eq!((limits.clients, limits.min_clients, limits.max_weight), (8, 6, 100_000));
     assert_eq!(limits.colluders, Some(2));
+}
+
+#[test]
+fn precisions_are_the_jobs_and_whoever_has_others_is_left_out_by_name() {
+    let key = key();
+    let named = |name: &str, bits| TensorBits { name: name.into(), bits };
+    let with_bits = |bits: Vec<TensorBits>| job(&key, |limits| limits.bits = bits).unwrap();
+    let job = with_bits(vec![named("*", 20), named("b*", 24)]);
+    let update = Update::new(
+        two()
+            .into_iter()
+            .map(|spec| {
+                Tensor::from_values(spec.clone(), &vec![1.0; spec.shape[0] as usize]).unwrap()
+            })
+            .collect(),
+    );
+    let seed = || Ticket::draw().unwrap().seed();
+    let own = Announcement::propose(seed(), &job, (0, None), &update, 1, None).unwrap();
+    assert_eq!(own.agreement.precisions(), [Precision::Bits(20), Precision::Bits(24)]);
+    let bits = |bits: [u32; 2]| {
+        let all = bits.map(|bits| (bits != 16).then_some(bits));
+        announce(&job, 0, agreement(&two(), 1.0, 1).with_bits(all).unwrap())
+    };
+    let all = [(0, own.clone()), (1, bits([20, 16])), (2, bits([16, 24])), (3, bits([20, 24]))];
+    let Joined { terms, left_out } = RoundTerms::join(&job, &all).unwrap();
+    assert_eq!(terms.participants.iter().map(|p| p.number).collect::<Vec<_>>(), [0, 3]);
+    let why: Vec<_> = left_out.iter().map(|(number, why)| format!("{number}: {why}")).collect();
+    assert_eq!(
+        why,
+        [
+            "1: the job does not admit it: tensor \"b\" is summed in the bits of the key, the job's is in 24 bits",
+            "2: the job does not admit it: tensor \"a\" is summed in the bits of the key, the job's is in 20 bits",
+        ]
+    );
+    // Nor does a client take others from an aggregator, and what it seals under names them.
+    let others = RoundTerms { agreement: bits([24, 24]).agreement, ..terms.clone() };
+    assert!(matches!(others.check(0, &own, &job), Err(Error::BeyondJob { .. })));
+    let plain = with_bits(vec![]);
+    assert_ne!(job.id(), plain.id());
+    assert!(matches!(plain.terms(0, &terms.agreement), Err(Error::BeyondJob { .. })));
+    assert_eq!(Job::from_json(&job.to_json().unwrap(), key.public()), Ok(job.clone()));
+    // Shared ranges say nothing of them, and get the job's.
+    let shared = job.at_precision(&agreement(&two(), 1.0, 1)).unwrap();
+    assert_eq!(shared.precisions(), own.agreement.precisions());
+    let absent = with_bits(vec![named("c", 24)]).at_precision(&shared);
+    assert!(matches!(absent, Err(Error::Bits { .. })));
+}
+
+/// Of two that are within what is summed exactly, one by its range and one by its weight, no round fails.
+#[test]
+fn integers_are_announced_as_if_every_weight_were_the_jobs_largest() {
+    let key = key();
+    let job = job(&key, |limits| limits.max_range = 2f64.powi(50)).unwrap();
+    let count = TensorSpec { name: "n".into(), dtype: Dtype::I64, shape: vec![2] };
+    let counts =
+        |range, weight| announce(&job, 0, agreement(std::slice::from_ref(&count), range, weight));
+    let most = ((1u64 << 53) - 1) / 50;
+    let all =
+        [(0, counts(most as f64, 1)), (1, counts(1.0, 50)), (2, counts(most as f64 + 1.0, 1))];
+    let Joined { terms, left_out } = RoundTerms::join(&job, &all).unwrap();
+    assert_eq!(terms.agreement, agreement(std::slice::from_ref(&count), most as f64, 50));
+    let [(2, why)] = &left_out[..] else { panic!("{left_out:?}") };
+    assert!(why.to_string().contains("\"n\"") && why.to_string().contains("2^53"), "{why}");
 }

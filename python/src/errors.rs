@@ -208,6 +208,8 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
         E::Parameters(_) | E::Noise(_) | E::Limits { .. } | E::Modulus(_) | E::RangesNotPrivate => {
             ("ParameterError", facts)
         }
+        E::Bits { name, .. } => ("ParameterError", facts.text("tensor", name)),
+        E::NotExact { tensor, .. } => ("Overflow", facts.text("tensor", tensor)),
         E::ClipNorm { norm } => ("ParameterError", facts.text("norm", norm)),
         E::Range { tensor, range } => {
             ("ParameterError", facts.text("tensor", tensor).text("range", range))

@@ -2,11 +2,15 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use ciphergram_he as he;
-use pyo3::{exceptions::PyTypeError, prelude::*};
+use ciphergram_he::{self as he, codec::TensorBits};
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyDict, PyMapping},
+};
 
 use crate::{
-    errors::{Error, Result, warn, whole_or_none},
+    errors::{Error, Result, warn, whole, whole_or_none},
     keys::{PublicKey, hash},
     private_ranges::{AgreedOptions, Holder},
 };
@@ -25,6 +29,8 @@ use crate::{
 ///     levels: The levels that such ranges are told apart in, 32 at most.
 ///     agree_every: The rounds over datagrams that they hold for.
 ///     clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its update to.
+///     bits: The bits, 8 to 48, that tensors of floats are summed in, in place of the key's, by name: {"head.*": 24}, in
+///         which * stands for any text. Of several that name a tensor, the last counts.
 ///
 /// Raises:
 ///     ParameterError: There can be no such job.
@@ -37,7 +43,7 @@ pub(crate) struct Job(pub(crate) Arc<he::Job>);
 impl Job {
     #[new]
     #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=None, max_range=10.0, ranges=None,
-                        levels=None, agree_every=None, clip_norm=None))]
+                        levels=None, agree_every=None, clip_norm=None, bits=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -50,6 +56,7 @@ impl Job {
         #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
         #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
         clip_norm: Option<&str>,
+        bits: Option<&Bound<'_, PyMapping>>,
     ) -> Result<Self> {
         let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
         let holder = ranges.map(|_| Holder::of(key)).transpose()?;
@@ -58,6 +65,10 @@ impl Job {
         let clients = clients.unwrap_or(limits.clients);
         limits = limits.of_clients(clients, min_clients);
         limits.max_range = max_range;
+        for pair in bits.map(PyMappingMethods::items).transpose()?.iter().flatten() {
+            let (name, bits): (String, Bound<'_, PyAny>) = pair.extract()?;
+            limits.bits.push(TensorBits { name, bits: whole(&bits)? });
+        }
         agreed.limit(&mut limits, max_weight, holder.as_ref().and_then(Holder::ranges_secret))?;
         Self::make(py, &key, limits)
     }
@@ -120,6 +131,16 @@ impl Job {
     #[getter]
     fn private_ranges(&self) -> Option<String> {
         self.0.private_ranges().ok().map(|private| format!("agree:{}", private.rank))
+    }
+
+    /// The bits of tensors that are other than the key's, by name, in which * stands for any text.
+    #[getter]
+    fn bits<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for TensorBits { name, bits } in &self.0.limits().bits {
+            all.set_item(name, bits)?;
+        }
+        Ok(all)
     }
 
     /// Returns the same job, of which this party opens no sum of fewer.

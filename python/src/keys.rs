@@ -425,8 +425,8 @@ impl SecretKey {
     ///     max_weight: The largest weight of any client, if `weight` is given and ranges come without it; None for the
     ///         job's. The closer weights are to it, the finer is the mean.
     ///     clip: Clips values to this magnitude first.
-    ///     integers: "keep" to leave tensors of integers and truth values out of the sum, "sum" to sum them as values
-    ///         are, or "refuse".
+    ///     integers: "keep" to leave tensors of integers and truth values out of the sum, "sum" to sum them exactly, or
+    ///         "refuse".
     ///     terms: The terms of a round that clients were asked for, with `announcement`.
     ///     announcement: What this client answered when it was asked.
     ///     job: The job; None for the key's own.

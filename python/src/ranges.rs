@@ -89,7 +89,8 @@ impl Ranges {
             self.items().map(|(name, range)| (name.to_owned(), range)).collect();
         all.extend(ranges);
         let max_weight = max_weight.unwrap_or(self.0.max_weight());
-        let replaced = named(&all, max_weight, self.0.specs())?;
+        let bits = self.0.precisions().iter().map(|precision| precision.bits());
+        let replaced = named(&all, max_weight, self.0.specs())?.with_bits(bits)?;
         Ok(Self(replaced.with_clip_norm(self.0.clip_norm())?))
     }
 
@@ -97,6 +98,14 @@ impl Ranges {
     #[getter]
     fn max_weight(&self) -> u32 {
         self.0.max_weight()
+    }
+
+    /// The bits of tensors that are other than the key's, by name.
+    #[getter]
+    fn bits(&self) -> BTreeMap<&str, u32> {
+        let names = self.0.specs().iter().map(|spec| spec.name.as_str());
+        let bits = names.zip(self.0.precisions());
+        bits.filter_map(|(name, precision)| Some((name, precision.bits()?))).collect()
     }
 
     /// The L2 norm that every client clips its whole update to; None if they do not.
@@ -294,6 +303,15 @@ pub(crate) fn agreement(
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
     let Some(ranges) = ranges else { return settled(job, max_weight, specs) };
+    Ok(job.at_precision(&given((ranges, max_weight), weight, specs)?)?)
+}
+
+/// Returns the agreement of ranges that are given.
+fn given(
+    (ranges, max_weight): (&Bound<'_, PyAny>, Option<u32>),
+    weight: u64,
+    specs: &[TensorSpec],
+) -> Result<Agreement> {
     if let Ok(ranges) = ranges.cast::<Ranges>() {
         if max_weight.is_some_and(|given| given != ranges.get().0.max_weight()) {
             let text = "the ranges have a largest weight of their own: leave max_weight= out";
@@ -317,10 +335,10 @@ fn settled(job: &he::Job, max_weight: Option<u32>, specs: &[TensorSpec]) -> Resu
         let text = "the job settles no ranges: say ranges=, a number or what all clients share";
         return Err(Error::parameter(text));
     }
-    job.check_layout(specs)?;
-    let ranges = (0..specs.len()).filter_map(|tensor| job.settled_range(tensor)).collect();
-    let max_weight = max_weight.unwrap_or(job.limits().max_weight);
-    Ok(Agreement::new(specs.to_vec(), ranges, max_weight)?)
+    let own = Agreement::new(specs.to_vec(), vec![0.0; specs.len()], 1)?;
+    let settled = job.settle(&own)?;
+    let max_weight = max_weight.unwrap_or(settled.max_weight());
+    Ok(settled.with_max_weight(max_weight)?)
 }
 
 /// Returns the agreement of a range for each tensor, by its name.

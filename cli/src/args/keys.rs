@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use ciphergram_he::{
     ckks::Rotation,
+    codec::TensorBits,
     private_ranges::{MAX_LEVELS, Rank},
 };
 use clap::{Args, Subcommand};
 
 use super::{
     IntegersChoice, Set,
-    values::{JobRanges, clip, job_ranges},
+    values::{JobRanges, clip, job_ranges, named_bits},
 };
 
 #[derive(Args)]
@@ -129,6 +130,10 @@ pub(crate) struct Job {
     pub(crate) layout: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) integers: IntegersChoice,
+    /// Sum the tensors of floats of this name in 8 to 48 bits in place of the key's; * in NAME stands for any text, and
+    /// of several that name a tensor the last counts
+    #[arg(long, value_name = "NAME=BITS", value_parser = named_bits)]
+    pub(crate) bits: Vec<TensorBits>,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
     #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU64, path::PathBuf, str::FromStr, time::Duration};
 use ciphergram_he::{
     Scheme,
     ckks::{CkksError, Preset},
-    codec::Policy,
+    codec::{Policy, TensorBits},
     error::ParameterError,
     private_ranges::Rank,
 };
@@ -100,6 +100,15 @@ pub(super) fn clip(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|c: &f64| c.is_finite() && *c > 0.0)
         .ok_or_else(|| "a clipping range is a positive number".into())
+}
+
+/// Parses bits of the tensors that a pattern names.
+pub(super) fn named_bits(text: &str) -> Result<TensorBits, String> {
+    let named = text.rsplit_once('=').and_then(|(name, bits)| Some((name, bits.parse().ok()?)));
+    named
+        .filter(|(name, _)| !name.is_empty())
+        .map(|(name, bits)| TensorBits { name: name.into(), bits })
+        .ok_or_else(|| "a tensor's bits are NAME=BITS, where * in NAME stands for any text".into())
 }
 
 /// Parses a limit of L2 norms.

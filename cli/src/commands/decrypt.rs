@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
     let ledger = Ledger::beside(&args.agreed.key);
-    let chunks = key.public().parameters().chunks(sum.agreement.values()).count();
+    let chunks = sum.agreement.chunks(key.public().parameters()).count();
     let open = |file: &File| {
         let observe = progress.counter(chunks.into());
         let laid_out = (&sum, template.as_ref());

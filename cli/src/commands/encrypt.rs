@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let ledger = Ledger::beside(key_path);
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
     // A full disk is to cost no round.
-    let total_bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
+    let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
     out.reserve(total_bytes)?;
     let weighted = (&update, args.weighting.weight);
     let Written { bytes, clipped: outside, round } = encrypt_to(
@@ -75,7 +75,9 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
 /// Returns the ranges file's agreement, or the job's, or else one of the file's own ranges.
 fn agreement(args: &Encrypt, job: &Job, update: &Update) -> Result<Agreement, Failure> {
     if let Some(path) = &args.ranges {
-        return Ok(files::read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?);
+        let shared = files::read_ranges(path)?.agreement();
+        let shared = shared.and_then(|shared| job.at_precision(&shared));
+        return Ok(shared.map_err(|e| e.within(path.display()))?);
     }
     if job.private_ranges().is_ok() {
         let text = "the job agrees on private ranges: give --ranges, the file that `ciphergram ranges --open` wrote";
@@ -83,16 +85,12 @@ fn agreement(args: &Encrypt, job: &Job, update: &Update) -> Result<Agreement, Fa
     }
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let own = RangesFile::measure(update, Policy::Max, args.weighting.weight).map_err(here)?;
-    let own = own.agreement()?;
-    job.check_layout(own.specs()).map_err(here)?;
+    let settled = job.settle(&own.agreement()?).map_err(here)?;
     if !job.settles_ranges() {
         warn(
             "no --ranges, and the job has none: these ranges are this file's own, and only updates with the \
              same ranges can be summed",
         );
-        return Ok(own);
     }
-    let range = |(i, &own): (usize, &f64)| job.settled_range(i).unwrap_or(own);
-    let ranges = own.ranges().iter().enumerate().map(range).collect();
-    Ok(Agreement::new(own.specs().to_vec(), ranges, job.limits().max_weight)?)
+    Ok(settled)
 }

@@ -10,7 +10,7 @@ use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
     AgreedRanges, Agreement, AnyKey, Contribution, Error, Job, Parameters, RangesProposal, Sum,
     TensorSpec, ckks,
-    codec::RangesFile,
+    codec::{Precision, RangesFile},
     frame::{self, Frame},
     keys::permission_warning,
 };
@@ -188,13 +188,18 @@ fn tensors(agreement: &Agreement, parameters: &Parameters, found: &mut Findings)
     let bound = format!("contributors · {w} ÷ (sum of weights) steps, unless clipped");
     found.add("error_bound", bound.clone(), bound);
     let mut list = vec![];
-    for (TensorSpec { name, dtype, shape }, range) in
-        agreement.specs().iter().zip(agreement.ranges())
+    let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+    for (((TensorSpec { name, dtype, shape }, range), precision), step) in
+        each.zip(agreement.steps(parameters))
     {
-        let (dtype, step) = (dtype.name(), range / f64::from(parameters.half_steps()));
-        found.lines.push(format!(
-            "tensor           {name:?} {dtype} {shape:?}, range ±{range}, step {step:e}"
-        ));
+        let dtype = dtype.name();
+        let steps = match precision {
+            Precision::Exact => "exact".into(),
+            Precision::Key | Precision::Bits(_) => format!("step {step:e}"),
+        };
+        found
+            .lines
+            .push(format!("tensor           {name:?} {dtype} {shape:?}, range ±{range}, {steps}"));
         list.push(json!({
             "name": name, "dtype": dtype, "shape": shape, "range": range, "step": step,
         }));
@@ -214,11 +219,15 @@ fn ranges(text: &str, found: &mut Findings) -> Result<(), Error> {
     found.add_same("max_weight", agreement.max_weight());
     clip_norm(&agreement, found);
     found.add_same("values", agreement.values());
-    for (TensorSpec { name, dtype, shape }, range) in
-        agreement.specs().iter().zip(agreement.ranges())
-    {
+    let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+    for ((TensorSpec { name, dtype, shape }, range), precision) in each {
         let dtype = dtype.name();
-        found.lines.push(format!("tensor           {name:?} {dtype} {shape:?}, range ±{range}"));
+        let steps = match precision {
+            Precision::Key => String::new(),
+            Precision::Bits(_) | Precision::Exact => format!(", {}", precision.words()),
+        };
+        let line = format!("tensor           {name:?} {dtype} {shape:?}, range ±{range}{steps}");
+        found.lines.push(line);
     }
     let content = serde_json::from_str::<Value>(text).unwrap_or_default();
     found.json.insert("tensors".into(), content["tensors"].clone());
@@ -236,6 +245,10 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
     if let Value::Object(noise) = &content["noise"] {
         let words = format!("sigma {} at clip {}", noise["sigma"], noise["clip"]);
         found.add("noise", noise.clone(), words);
+    }
+    for bits in content["bits"].as_array().into_iter().flatten() {
+        let line = format!("bits of {}", bits["name"]);
+        found.lines.push(format!("{line:<16} {}", bits["bits"]));
     }
     if let Value::Object(private) = &content["private_ranges"] {
         let word = |name: &str| private[name].as_str();

@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         noise,
         allow,
         private_ranges,
+        bits: args.bits.clone(),
         ..defaults
     };
     if let (Some(noise), None) = (limits.noise()?, args.max_range) {

@@ -130,6 +130,7 @@ fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
         federation::Error::Scheme(
             e @ (Error::NotFinite { .. }
             | Error::Integer { .. }
+            | Error::NotExact { .. }
             | Error::Weight { .. }
             | Error::Layout { .. }),
         ) => e.within(args.input.display()).into(),

@@ -1,20 +1,27 @@
 //! The agreement that all contributors to a sum must share.
 
+use super::{
+    Precision,
+    places::Places,
+    precision::{MOST, Radix, half_steps},
+};
 use crate::{
-    Error, TensorSpec,
+    Error, Parameters, TensorSpec,
     bytes::{Reader, Writer},
     error::FrameError,
+    params::{BITS, Chunks},
     tensors::Dtype,
 };
 
-/// Names, types and shapes of the tensors, their clipping ranges, the largest weight, the norm that updates are clipped
-/// to, if they are, and which sums those who take part opened last.
+/// Names, types and shapes of the tensors, their clipping ranges and precisions, the largest weight, the norm that updates
+/// are clipped to, if they are, and which sums those who take part opened last.
 ///
 /// All of it is public: it travels in clear with every contribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agreement {
     specs: Vec<TensorSpec>,
     ranges: Vec<f64>,
+    precisions: Vec<Precision>,
     max_weight: u32,
     clip_norm: Option<f64>,
     opened: Vec<OpenedRound>,
@@ -43,15 +50,30 @@ const OPENED: u64 = u64::MAX;
 const MAX_VALUES: usize = 1 << 36;
 
 impl Agreement {
-    /// Joins specifications with one range each.
+    /// Joins specifications with one range each. Floats are summed in the key's bits, integers exactly.
     ///
     /// # Errors
     /// Names are not distinct and ascending, the tensors are too large to be counted or of too many
-    /// extents, a range is negative or not finite, or the largest weight is 0.
+    /// extents, a range is negative or not finite, or the largest weight is 0; a range of integers times the largest
+    /// weight is 2^53 or more.
     ///
     /// # Panics
     /// If there are not as many ranges as tensors.
     pub fn new(specs: Vec<TensorSpec>, ranges: Vec<f64>, max_weight: u32) -> Result<Self, Error> {
+        let usual = |spec: &TensorSpec| match spec.dtype.is_integer() {
+            true => Precision::Exact,
+            false => Precision::Key,
+        };
+        let precisions = specs.iter().map(usual).collect();
+        Self::of_parts(specs, ranges, precisions, max_weight)
+    }
+
+    fn of_parts(
+        specs: Vec<TensorSpec>,
+        ranges: Vec<f64>,
+        precisions: Vec<Precision>,
+        max_weight: u32,
+    ) -> Result<Self, Error> {
         // There is one zero: statements cover the bits of ranges.
         let ranges: Vec<_> = ranges.into_iter().map(|range| range + 0.0).collect();
         assert_eq!(specs.len(), ranges.len(), "one range for each tensor");
@@ -65,17 +87,84 @@ impl Agreement {
                 return Err(Error::Range { tensor, range });
             }
         }
-        Ok(Self { specs, ranges, max_weight, clip_norm: None, opened: vec![], values })
+        let (clip_norm, opened) = (None, vec![]);
+        let agreement = Self { specs, ranges, precisions, max_weight, clip_norm, opened, values };
+        agreement.check_exact(max_weight)?;
+        let limbs = agreement.limbs(*BITS.start());
+        let fields = agreement
+            .specs
+            .iter()
+            .zip(limbs)
+            .map(|(spec, limbs)| spec.values().unwrap_or(0) * limbs);
+        if fields.sum::<usize>() > MAX_VALUES {
+            return Err(Error::Tensors { why: "they take more than 2^36 fields".into() });
+        }
+        Ok(agreement)
+    }
+
+    /// Refuses integers whose range, times a largest weight, is beyond what is summed exactly.
+    ///
+    /// # Errors
+    /// [`Error::NotExact`].
+    pub(crate) fn check_exact(&self, max_weight: u32) -> Result<(), Error> {
+        for (i, range) in self.exact() {
+            if range * f64::from(max_weight) > MOST as f64 {
+                let why = format!(
+                    "its range, {range}, times the largest weight, {max_weight}, is 2^53 or more"
+                );
+                return Err(Error::NotExact { tensor: self.specs[i].name.clone(), why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the tensors that are summed exactly, each with its range.
+    fn exact(&self) -> impl Iterator<Item = (usize, f64)> {
+        let each = self.precisions.iter().zip(&self.ranges).enumerate();
+        each.filter(|(_, (precision, _))| **precision == Precision::Exact)
+            .map(|(i, (_, range))| (i, range.floor()))
+    }
+
+    /// Returns the same agreement with a precision and a range for each tensor and another largest weight.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`]; floats that are to be exact, or integers in bits of their own.
+    pub(crate) fn with(
+        &self,
+        precisions: Vec<Precision>,
+        ranges: Vec<f64>,
+        max_weight: u32,
+    ) -> Result<Self, Error> {
+        for (spec, precision) in self.specs.iter().zip(&precisions) {
+            precision.check(spec)?;
+        }
+        let other = Self::of_parts(self.specs.clone(), ranges, precisions, max_weight)?;
+        Ok(other.with_clip_norm(self.clip_norm)?.with_opened(self.opened.iter().copied()))
+    }
+
+    /// Returns the same agreement with bits of their own for some tensors of floats.
+    ///
+    /// # Errors
+    /// [`Error::Bits`]: a tensor of integers has some, or one has fewer than 8 or more than 48.
+    pub fn with_bits(self, bits: impl IntoIterator<Item = Option<u32>>) -> Result<Self, Error> {
+        let own = self.precisions.iter().zip(bits);
+        let precisions = own.map(|(usual, bits)| bits.map_or(*usual, Precision::Bits)).collect();
+        self.with(precisions, self.ranges.clone(), self.max_weight)
     }
 
     /// Returns the same agreement with an L2 norm that each client clips its whole update to, or without one.
     ///
     /// # Errors
-    /// [`Error::ClipNorm`]: it is negative or not finite.
+    /// [`Error::ClipNorm`]: it is negative or not finite. [`Error::NotExact`]: there are integers, which would be
+    /// clipped with the rest.
     pub fn with_clip_norm(self, clip_norm: Option<f64>) -> Result<Self, Error> {
         match clip_norm {
             Some(norm) if !norm.is_finite() || norm < 0.0 => {
                 Err(Error::ClipNorm { norm: norm.to_string() })
+            }
+            Some(_) if let Some((i, _)) = self.exact().next() => {
+                let why = "whole updates are clipped to a norm; keep it out of the sum".into();
+                Err(Error::NotExact { tensor: self.specs[i].name.clone(), why })
             }
             // There is one zero here too.
             _ => Ok(Self { clip_norm: clip_norm.map(|norm| norm + 0.0), ..self }),
@@ -91,6 +180,14 @@ impl Agreement {
         self
     }
 
+    /// Returns the same agreement with another largest weight.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_max_weight(&self, max_weight: u32) -> Result<Self, Error> {
+        self.with(self.precisions.clone(), self.ranges.clone(), max_weight)
+    }
+
     /// Returns the same agreement over other ranges.
     ///
     /// # Errors
@@ -99,8 +196,7 @@ impl Agreement {
     /// # Panics
     /// If there are not as many ranges as tensors.
     pub(crate) fn with_ranges(&self, ranges: Vec<f64>) -> Result<Self, Error> {
-        let other = Self::new(self.specs.clone(), ranges, self.max_weight)?;
-        Ok(other.with_clip_norm(self.clip_norm)?.with_opened(self.opened.iter().copied()))
+        self.with(self.precisions.clone(), ranges, self.max_weight)
     }
 
     /// Returns the tensors, sorted by name.
@@ -113,6 +209,58 @@ impl Agreement {
     #[must_use]
     pub fn ranges(&self) -> &[f64] {
         &self.ranges
+    }
+
+    /// Returns the precision of each tensor.
+    #[must_use]
+    pub fn precisions(&self) -> &[Precision] {
+        &self.precisions
+    }
+
+    /// Returns the step of each tensor's values under a key.
+    pub fn steps(&self, parameters: &Parameters) -> impl Iterator<Item = f64> {
+        let in_bits = |bits| half_steps(bits) as f64;
+        let each = self.precisions.iter().zip(&self.ranges);
+        each.map(move |(precision, range)| match precision {
+            Precision::Key => range / in_bits(parameters.bits()),
+            Precision::Bits(bits) => range / in_bits(*bits),
+            Precision::Exact => 1.0,
+        })
+    }
+
+    /// Returns the number of fields that a value of each tensor takes, of a key of these bits.
+    pub(crate) fn limbs(&self, field_bits: u32) -> impl Iterator<Item = usize> {
+        let radix = Radix::new(field_bits);
+        let each = self.precisions.iter().zip(&self.ranges);
+        each.map(move |(precision, range)| match precision {
+            Precision::Key => 1,
+            Precision::Bits(bits) => radix.limbs(half_steps(*bits)),
+            Precision::Exact => radix.limbs(range.floor() as u64 * u64::from(self.max_weight)),
+        })
+    }
+
+    /// Returns the number of fields of all tensors under a key.
+    #[must_use]
+    pub fn fields(&self, parameters: &Parameters) -> usize {
+        Places::new(self, parameters).fields
+    }
+
+    /// Cuts the stream of its fields under a key.
+    #[must_use]
+    pub fn chunks(&self, parameters: &Parameters) -> Chunks {
+        parameters.chunks(self.fields(parameters))
+    }
+
+    /// Returns the most fields that it may come to under a key when the ranges of others are joined.
+    #[must_use]
+    pub fn most_fields(&self, parameters: &Parameters) -> usize {
+        let most = Radix::new(parameters.bits()).limbs(MOST);
+        let each = self.specs.iter().zip(&self.precisions).zip(self.limbs(parameters.bits()));
+        let fields = each.map(|((spec, precision), limbs)| {
+            let limbs = if *precision == Precision::Exact { most } else { limbs };
+            spec.values().unwrap_or(0).saturating_mul(limbs)
+        });
+        fields.fold(0, usize::saturating_add).max(self.fields(parameters))
     }
 
     /// Returns the largest weight that a contributor may have.
@@ -168,15 +316,35 @@ impl Agreement {
         let mut all = all.into_iter();
         let mut largest = all.next().ok_or(Error::NothingToSum)?.clone();
         for other in all {
-            largest.check_layout(&other.specs)?;
+            largest.check_same_layout(other)?;
             largest.check_same_clip_norm(other)?;
             let ranges = largest.ranges.iter_mut().zip(&other.ranges);
             ranges.for_each(|(range, other)| *range = range.max(*other));
             largest.max_weight = largest.max_weight.max(other.max_weight);
             largest.opened.extend(&other.opened);
         }
+        largest.check_exact(largest.max_weight)?;
         let opened = std::mem::take(&mut largest.opened);
         Ok(largest.with_opened(opened))
+    }
+
+    /// Refuses other tensors, or the same in other precisions, naming the first difference: "here" is in `other`,
+    /// "there" in this one.
+    ///
+    /// # Errors
+    /// [`Error::Layout`].
+    pub(crate) fn check_same_layout(&self, other: &Self) -> Result<(), Error> {
+        self.check_layout(&other.specs)?;
+        let mut each = self.specs.iter().zip(other.precisions.iter().zip(&self.precisions));
+        match each.find(|(_, (here, there))| here != there) {
+            None => Ok(()),
+            Some((spec, (here, there))) => {
+                let (name, here, there) = (&spec.name, here.words(), there.words());
+                let difference =
+                    format!("tensor {name:?} is summed in {here} here and in {there} there");
+                Err(Error::Layout { difference })
+            }
+        }
     }
 
     /// Refuses a weight that is not from 1 to the largest.
@@ -196,7 +364,7 @@ impl Agreement {
     /// # Errors
     /// [`Error::Layout`] or [`Error::Ranges`].
     pub fn check_same(&self, other: &Self) -> Result<(), Error> {
-        other.check_layout(&self.specs)?;
+        other.check_same_layout(self)?;
         let ranges = self.ranges.iter().zip(&other.ranges);
         for (spec, (a, b)) in self.specs.iter().zip(ranges) {
             if a.to_bits() != b.to_bits() {
@@ -242,7 +410,8 @@ impl Agreement {
         }
         w.u32(self.max_weight);
         write_specs(w, &self.specs);
-        self.ranges.iter().for_each(|r| w.u64(r.to_bits()));
+        let each = self.ranges.iter().zip(&self.precisions);
+        each.for_each(|(&range, &precision)| write_range(w, range, precision));
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
@@ -261,17 +430,44 @@ impl Agreement {
             }
         }
         let specs = read_specs(r)?;
-        let ranges =
-            specs.iter().map(|_| r.u64().map(f64::from_bits)).collect::<Result<Vec<_>, _>>()?;
+        let read = specs.iter().map(|_| read_range(r)).collect::<Result<Vec<_>, _>>()?;
+        let (ranges, precisions): (Vec<_>, _) = read.into_iter().unzip();
         if max_weight == 0 {
             return Err(FrameError::Malformed { what: "a largest weight of 0" }.into());
         }
         if !opened.is_sorted_by(|a, b| a < b) {
             return Err(FrameError::Malformed { what: "opened rounds out of order" }.into());
         }
-        let agreement = Self::new(specs, ranges, max_weight)?.with_clip_norm(clip_norm)?;
+        let in_bits_of_key = vec![Precision::Key; specs.len()];
+        let agreement = Self::of_parts(specs, ranges.clone(), in_bits_of_key, max_weight)?
+            .with(precisions, ranges, max_weight)?
+            .with_clip_norm(clip_norm)?;
         Ok(agreement.with_opened(opened))
     }
+}
+
+/// The sign of a range, which has none: it says that a precision other than the key's follows. Agreements without any
+/// are those of earlier versions, which refuse the others by their range.
+const HAS_PRECISION: u64 = 1 << 63;
+
+fn write_range(w: &mut Writer, range: f64, precision: Precision) {
+    match precision.code() {
+        None => w.u64(range.to_bits()),
+        Some(code) => {
+            w.u64(range.to_bits() | HAS_PRECISION);
+            w.u8(code);
+        }
+    }
+}
+
+fn read_range(r: &mut Reader<'_>) -> Result<(f64, Precision), FrameError> {
+    let bits = r.u64()?;
+    let precision = match bits & HAS_PRECISION {
+        0 => Precision::Key,
+        _ => Precision::from_code(r.u8()?)
+            .ok_or(FrameError::Malformed { what: "an unknown precision" })?,
+    };
+    Ok((f64::from_bits(bits & !HAS_PRECISION), precision))
 }
 
 /// Returns the number of all values, if these are tensors that can be summed; otherwise why not.
@@ -341,4 +537,68 @@ pub(crate) fn read_specs(r: &mut Reader<'_>) -> Result<Vec<TensorSpec>, FrameErr
         specs.push(TensorSpec { name, dtype, shape });
     }
     Ok(specs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specs() -> Vec<TensorSpec> {
+        let spec = |name: &str, dtype| TensorSpec { name: name.into(), dtype, shape: vec![2] };
+        vec![spec("f", Dtype::F32), spec("n", Dtype::I64)]
+    }
+
+    fn written(agreement: &Agreement) -> Vec<u8> {
+        let mut w = Writer::default();
+        agreement.write(&mut w);
+        w.0
+    }
+
+    fn read(bytes: &[u8]) -> Result<Agreement, Error> {
+        let mut r = Reader(bytes);
+        let agreement = Agreement::read(&mut r)?;
+        assert_eq!(r.end(), Ok(()));
+        Ok(agreement)
+    }
+
+    #[test]
+    fn agreements_of_earlier_versions_stay_what_they_were() {
+        let mut w = Writer::default();
+        w.u32(7);
+        write_specs(&mut w, &specs());
+        [1.5f64, 40.0].iter().for_each(|range| w.u64(range.to_bits()));
+        let old = read(&w.0).unwrap();
+        assert_eq!(old.precisions(), [Precision::Key; 2], "their integers were rounded");
+        assert_eq!(written(&old), w.0, "and their statement is that");
+        let new = Agreement::new(specs(), vec![1.5, 40.0], 7).unwrap();
+        let differ =
+            "tensor \"n\" is summed in exact integers here and in the bits of the key there";
+        assert_eq!(new.check_same(&old), Err(Error::Layout { difference: differ.into() }));
+        assert!(matches!(Agreement::largest([&old, &new]), Err(Error::Layout { .. })));
+        // Of floats alone nothing is new.
+        let floats = |agreement: &Agreement| written(agreement)[4..][4..].len();
+        assert_eq!(floats(&new), floats(&old) + 1);
+    }
+
+    #[test]
+    fn precisions_are_written_and_read() {
+        let new = Agreement::new(specs(), vec![0.0, 40.0], 7).unwrap();
+        for bits in [None, Some(8), Some(48)] {
+            let own = new.clone().with_bits([bits, None]).unwrap();
+            assert_eq!(read(&written(&own)), Ok(own.clone()));
+            assert_eq!(own.check_same(&new).is_ok(), bits.is_none());
+        }
+        for bits in [[Some(7), None], [Some(49), None], [None, Some(24)]] {
+            assert!(matches!(new.clone().with_bits(bits), Err(Error::Bits { .. })));
+        }
+        // A precision that there is not, and one that its type cannot have.
+        let bytes = written(&new);
+        for (code, dtype) in [(7, 7), (49, 7), (24, 7), (0, 2)] {
+            let mut bytes = bytes.clone();
+            let (last, at) = (bytes.len() - 1, 4 + 4 + (4 + 1 + 1 + 2 + 8) + (4 + 1));
+            assert_eq!(bytes[at], Dtype::I64.code());
+            (bytes[last], bytes[at]) = (code, dtype);
+            assert!(read(&bytes).is_err(), "{code} of {dtype}");
+        }
+    }
 }

@@ -7,10 +7,14 @@ use std::{
 
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::Agreement;
+use super::{
+    Agreement, Precision,
+    places::{self, Places},
+    precision::{Radix, half_steps, nearest_mean},
+};
 use crate::{
     Error, Parameters, Tensor, TensorSpec, Update,
-    tensors::{BLOCK, Layout, WINDOW_BYTES, write_at},
+    tensors::{BLOCK, Dtype, Layout, WINDOW_BYTES, write_at},
 };
 
 /// The form of a decoded update.
@@ -29,7 +33,7 @@ pub enum Output {
 /// A value of a sum exceeds the tensor's type.
 ///
 /// # Panics
-/// If there are not as many sums as the agreement has values.
+/// If there are not as many sums as the agreement has fields.
 pub fn decode<'a>(
     agreement: &Agreement,
     parameters: &Parameters,
@@ -42,7 +46,7 @@ pub fn decode<'a>(
             decoder.decode(done, sums, weight)?;
             done += sums.len();
         }
-        assert_eq!(done, agreement.values(), "one sum for each value");
+        assert_eq!(done, agreement.fields(parameters), "one sum for each field");
         Ok(())
     })
 }
@@ -127,37 +131,100 @@ fn decode_targets(
     targets: Vec<Target<'_>>,
     run: impl FnOnce(&mut Decoder<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut end = 0;
-    let places = agreement.specs().iter().zip(agreement.ranges()).zip(targets);
-    let places = places.map(|((spec, &range), target)| {
-        let first = end;
-        end += spec.values().unwrap_or(0);
-        Place { spec, range, first, end, target }
-    });
-    let (overflow, steps) = (AtomicUsize::new(usize::MAX), f64::from(parameters.half_steps()));
-    let max_weight = f64::from(agreement.max_weight());
+    let laid_out = Places::new(agreement, parameters).tensors;
+    let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+    let places =
+        each.zip(&laid_out).zip(targets).map(|((((spec, &range), &precision), &at), target)| {
+            let steps = match precision {
+                Precision::Bits(bits) => half_steps(bits) as f64,
+                Precision::Key | Precision::Exact => f64::from(parameters.half_steps()),
+            };
+            let form = Form { dtype: spec.dtype, range, precision, steps };
+            Place { form, at, first: at.first, end: at.end, target }
+        });
+    let overflow = AtomicUsize::new(usize::MAX);
+    let (max_weight, radix) = (f64::from(agreement.max_weight()), Radix::new(parameters.bits()));
     let places: Vec<_> = places.collect();
     let pending = Pending::of(&places);
-    run(&mut Decoder { steps, max_weight, output, places, pending, overflow: &overflow })?;
-    let mut index = overflow.into_inner();
-    for spec in agreement.specs() {
-        let values = spec.values().unwrap_or(0);
-        if index < values {
+    run(&mut Decoder { radix, max_weight, output, places, pending, overflow: &overflow })?;
+    let field = overflow.into_inner();
+    let mut each = agreement.specs().iter().zip(&laid_out);
+    match each.find(|(_, at)| field < at.end) {
+        None => Ok(()),
+        Some((spec, at)) => {
             let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());
-            return Err(Error::Overflow { tensor, index, dtype });
+            Err(Error::Overflow { tensor, index: at.values_before(field), dtype })
         }
-        index -= values;
     }
-    Ok(())
 }
 
-/// The destination of the values `first .. end` of an update: the tensor that `spec` describes.
+/// The destination of the values in the fields `first .. end` of an update: some of those of a tensor.
 struct Place<'a> {
-    spec: &'a TensorSpec,
-    range: f64,
+    form: Form,
+    /// The place of the whole tensor.
+    at: places::Place,
     first: usize,
     end: usize,
     target: Target<'a>,
+}
+
+/// What integers of a tensor stand for.
+#[derive(Clone, Copy)]
+struct Form {
+    dtype: Dtype,
+    range: f64,
+    precision: Precision,
+    /// Steps on either side of zero.
+    steps: f64,
+}
+
+impl Place<'_> {
+    /// Returns the number of values before a field.
+    fn values_before(&self, field: usize) -> usize {
+        self.at.values_before(field) - self.at.values_before(self.first)
+    }
+
+    fn bytes(&self) -> usize {
+        self.values_before(self.end) * self.form.dtype.bytes()
+    }
+}
+
+impl Form {
+    /// Writes what sums of contributors of this weight together decode to, which may lie in `block` meanwhile. Gives
+    /// the place of the first that the type does not hold.
+    fn write(
+        &self,
+        sums: &[i64],
+        (weight, max_weight): (u64, f64),
+        output: Output,
+        block: &mut [f64; BLOCK],
+        bytes: &mut [u8],
+    ) -> Option<usize> {
+        let Self { dtype, range, precision, steps } = *self;
+        let (values, (least, most)) = (&mut block[..sums.len()], dtype.bounds());
+        let each = values.iter_mut().zip(sums);
+        match output {
+            Output::Sum if precision == Precision::Exact => {
+                return dtype.write_exact(sums, bytes, |sum| sum);
+            }
+            Output::Mean if precision == Precision::Exact => {
+                return dtype.write_exact(sums, bytes, |sum| nearest_mean(sum, weight));
+            }
+            // The mean of clipped values is within the range and the type; rounding may not
+            // leave them.
+            Output::Mean => {
+                let unit = max_weight / (weight as f64 * steps);
+                each.for_each(|(out, &sum)| {
+                    let part = (sum as f64 * unit).clamp(-1.0, 1.0);
+                    *out = (part * range).clamp(least, most);
+                });
+            }
+            Output::Sum => each.for_each(|(out, &sum)| {
+                *out = sum as f64 / steps * max_weight * range;
+            }),
+        }
+        dtype.write(values, bytes)
+    }
 }
 
 /// The bytes of a place.
@@ -197,8 +264,7 @@ struct Pending<'a> {
 impl<'a> Pending<'a> {
     /// Returns none of the bytes of these places.
     fn of(places: &[Place<'a>]) -> Self {
-        let bytes = |place: &Place<'_>| (place.end - place.first) * place.spec.dtype.bytes();
-        let most = places.iter().map(bytes).sum::<usize>().min(WINDOW_BYTES);
+        let most = places.iter().map(Place::bytes).sum::<usize>().min(WINDOW_BYTES);
         Self { file: None, start: 0, most, bytes: Zeroizing::default() }
     }
 
@@ -225,35 +291,52 @@ impl<'a> Pending<'a> {
     }
 }
 
+/// Joins the limbs of values, a block at most.
+fn join<'a>(radix: &Radix, limbs: &[i64], each: usize, room: &'a mut Joined) -> &'a [i64] {
+    let joined = &mut room.0[..limbs.len() / each];
+    let limbs = limbs.chunks_exact(each);
+    joined.iter_mut().zip(limbs).for_each(|(out, limbs)| *out = radix.join(limbs));
+    joined
+}
+
+/// Memory for integers of several limbs, while there are such.
+struct Joined(Zeroizing<[i64; BLOCK]>);
+
+impl Default for Joined {
+    fn default() -> Self {
+        Self(Zeroizing::new([0; BLOCK]))
+    }
+}
+
 /// Decodes sums to where they belong.
 pub(crate) struct Decoder<'a> {
-    steps: f64,
+    radix: Radix,
     max_weight: f64,
     output: Output,
     places: Vec<Place<'a>>,
     pending: Pending<'a>,
-    /// The first value that exceeds its tensor's type, of all that were decoded beside one another.
+    /// The first field of the first value that exceeds its tensor's type, of all that were decoded beside one another.
     overflow: &'a AtomicUsize,
 }
 
 impl<'a> Decoder<'a> {
-    /// Takes what is before value `end` away, to be decoded beside the rest.
+    /// Takes what is before field `end`, which cuts no value, away, to be decoded beside the rest.
     pub(crate) fn split_to(&mut self, end: usize) -> Self {
         let whole = self.places.partition_point(|place| place.end <= end);
         let mut places: Vec<_> = self.places.drain(..whole).collect();
         if let Some(place) = self.places.first_mut().filter(|place| place.first < end) {
-            let count = end - place.first;
-            let target = place.target.split_to(count * place.spec.dtype.bytes());
+            let count = place.values_before(end);
+            let target = place.target.split_to(count * place.form.dtype.bytes());
             places.push(Place { end, target, ..*place });
             place.first = end;
         }
-        let Self { steps, max_weight, output, overflow, .. } = *self;
+        let Self { radix, max_weight, output, overflow, .. } = *self;
         let pending = Pending::of(&places);
-        Self { steps, max_weight, output, places, pending, overflow }
+        Self { radix, max_weight, output, places, pending, overflow }
     }
 
-    /// Decodes sums of the values from `at` on, of contributors of this weight together. A value that exceeds its
-    /// tensor's type is reported in the end: any other fault goes before it.
+    /// Decodes sums of the fields from `at` on, which are of whole values and of contributors of this weight together.
+    /// A value that exceeds its tensor's type is reported in the end: any other fault goes before it.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -263,42 +346,38 @@ impl<'a> Decoder<'a> {
         mut sums: &[i64],
         weight: u64,
     ) -> Result<(), Error> {
+        let Self { radix, output, overflow, .. } = *self;
         let mut block = Zeroizing::new([0.0; BLOCK]);
+        let mut joined = None;
         let first = self.places.partition_point(|place| place.end <= at);
         for place in &mut self.places[first..] {
             let (mine, after) = sums.split_at(sums.len().min(place.end - at));
-            for own in mine.chunks(BLOCK) {
-                let values = &mut block[..own.len()];
-                let (range, (least, most)) = (place.range, place.spec.dtype.bounds());
-                let each = values.iter_mut().zip(own);
-                match self.output {
-                    // The mean of clipped values is within the range and the type; rounding may not
-                    // leave them.
-                    Output::Mean => {
-                        let unit = self.max_weight / (weight as f64 * self.steps);
-                        each.for_each(|(out, &sum)| {
-                            let part = (sum as f64 * unit).clamp(-1.0, 1.0);
-                            *out = (part * range).clamp(least, most);
-                        });
+            let (form, limbs) = (place.form, place.at.limbs);
+            let width = form.dtype.bytes();
+            for (run, start) in place.at.runs(at..at + mine.len()) {
+                let fields = &mine[start - at..][..run.len() * limbs];
+                let mut skipped = place.values_before(start) * width;
+                for (own, index) in fields.chunks(BLOCK / limbs * limbs).zip(0..) {
+                    let own = match limbs {
+                        1 => own,
+                        _ => join(&radix, own, limbs, joined.get_or_insert_default()),
+                    };
+                    let count = own.len() * width;
+                    let bytes = match &mut place.target {
+                        Target::Memory(bytes) => &mut bytes[skipped..][..count],
+                        Target::File(file, first) => {
+                            self.pending.room(file, *first + skipped as u64, count)?
+                        }
+                    };
+                    skipped += count;
+                    let weights = (weight, self.max_weight);
+                    if let Some(place) = form.write(own, weights, output, &mut block, bytes) {
+                        let field = start + (index * (BLOCK / limbs) + place) * limbs;
+                        overflow.fetch_min(field, Relaxed);
                     }
-                    Output::Sum => each.for_each(|(out, &sum)| {
-                        *out = sum as f64 / self.steps * self.max_weight * range;
-                    }),
                 }
-                let dtype = place.spec.dtype;
-                let (skipped, count) =
-                    ((at - place.first) * dtype.bytes(), own.len() * dtype.bytes());
-                let bytes = match &mut place.target {
-                    Target::Memory(bytes) => &mut bytes[skipped..][..count],
-                    Target::File(file, first) => {
-                        self.pending.room(file, *first + skipped as u64, count)?
-                    }
-                };
-                if let Some(index) = dtype.write(values, bytes) {
-                    self.overflow.fetch_min(at + index, Relaxed);
-                }
-                at += own.len();
             }
+            at += mine.len();
             sums = after;
             if sums.is_empty() {
                 break;

@@ -6,13 +6,17 @@ use ciphergram_accel::random::StreamRng;
 use rand_core::Rng;
 use zeroize::Zeroizing;
 
-use super::{Agreement, norm};
+use super::{
+    Agreement, norm,
+    places::{Place, Places},
+    precision::{Precision, Radix, half_steps, round_wide},
+};
 use crate::{
     Error, Parameters, Tensor, Update,
     tensors::{BLOCK, Window},
 };
 
-/// A client's update as integers `0 ..= 2L` (value plus `L`), all tensors as one stream.
+/// A client's update as fields, integers `0 ..= 2L` (a value or a limb plus `L`), all tensors as one stream.
 ///
 /// Those of tensors are computed when they are needed, the same whenever that is.
 pub struct Quantised {
@@ -46,25 +50,29 @@ impl Quantised {
         agreement.check_layout(&update.specs())?;
         let weight = agreement.check_weight(weight)?;
         let mut clipped = Vec::with_capacity(update.tensors().len());
-        let (mut parts, mut end) = (vec![], 0);
+        let Places { tensors: places, fields } = Places::new(agreement, parameters);
+        let mut parts = vec![];
         // The number of times that the update is longer than the norm: divided by it, values are clipped to the norm.
         // Of zeros under a norm of 0 it is NaN, which `max` makes 1.
         let excess = match agreement.clip_norm() {
             Some(most) => (norm(update)? / most).max(1.0),
             None => 1.0,
         };
-        for (tensor, range) in update.tensors().iter().zip(agreement.ranges()) {
+        let each = update.tensors().iter().zip(agreement.ranges()).zip(agreement.precisions());
+        for (((tensor, range), &precision), place) in each.zip(places) {
             // A field is a value over its range, so that multiplying the range divides the value.
             let range = (range * excess).min(f64::MAX);
-            clipped.push(tensor.count_outside(range)?);
-            let first = end;
-            end += tensor.count();
-            parts.push(Part { tensor: tensor.clone(), range, first, end });
+            clipped.push(match precision {
+                Precision::Exact => tensor.check_within(range)?,
+                Precision::Key | Precision::Bits(_) => tensor.count_outside(range)?,
+            });
+            parts.push(Part { tensor: tensor.clone(), range, precision, place });
         }
         let scale = f64::from(weight) / f64::from(agreement.max_weight());
         let steps = f64::from(parameters.half_steps());
+        let radix = Radix::new(parameters.bits());
         let seed = Zeroizing::new(*seed);
-        let quantiser = Quantiser { parts, scale: scale * steps, steps, seed };
+        let quantiser = Quantiser { parts, fields, scale, weight, steps, radix, seed };
         Ok(Self { source: Source::Tensors(quantiser.into()), weight, clipped })
     }
 
@@ -80,12 +88,12 @@ impl Quantised {
         Self { source: Source::Fields(fields), weight, clipped: vec![0; tensors] }
     }
 
-    /// Returns the number of integers.
+    /// Returns the number of fields.
     #[must_use]
     pub fn count(&self) -> usize {
         match &self.source {
             Source::Fields(fields) => fields.len(),
-            Source::Tensors(quantiser) => quantiser.parts.last().map_or(0, |part| part.end),
+            Source::Tensors(quantiser) => quantiser.fields,
         }
     }
 
@@ -109,7 +117,8 @@ impl Quantised {
         }
     }
 
-    /// Returns the integers in `range`, which lie in `room` unless they are at hand.
+    /// Returns the integers in `range`, of whole chunks if values take several, which lie in `room` unless they are at
+    /// hand.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -145,22 +154,25 @@ pub(crate) struct FieldRoom {
     fields: Zeroizing<Vec<u32>>,
 }
 
-/// A tensor, the range of its values, and its place in the stream of integers.
+/// A tensor, the range and the steps of its values, and its place in the stream of fields.
 struct Part {
     tensor: Tensor,
     range: f64,
-    first: usize,
-    end: usize,
+    precision: Precision,
+    place: Place,
 }
 
 /// Turns values of tensors into fields, wherever one begins.
 struct Quantiser {
     parts: Vec<Part>,
-    /// Steps of a value at the end of its range.
+    fields: usize,
+    /// The weight over the largest.
     scale: f64,
-    /// The offset that makes fields positive.
+    weight: u32,
+    /// The steps of a field, the offset that makes it positive.
     steps: f64,
-    /// Each value has a word of its stream, by its place.
+    radix: Radix,
+    /// Each field has a word of its stream, by its place.
     seed: Zeroizing<[u8; 32]>,
 }
 
@@ -168,28 +180,82 @@ impl Quantiser {
     fn fields_of<'a>(
         &self,
         range: Range<usize>,
-        FieldRoom { window, rounder, fields }: &'a mut FieldRoom,
+        room: &'a mut FieldRoom,
     ) -> Result<&'a [u32], Error> {
+        let FieldRoom { window, rounder, fields } = room;
         // A vector that grew would leave a copy behind.
         if fields.capacity() < range.len() {
             *fields = Zeroizing::new(Vec::with_capacity(range.len()));
         }
         fields.resize(range.len(), 0);
-        let mut rest = &mut fields[..];
         let mut rng = StreamRng::at(&self.seed, range.start as u64);
-        let Rounder { values, random } = rounder;
-        let first = self.parts.partition_point(|part| part.end <= range.start);
-        for part in self.parts[first..].iter().take_while(|part| part.first < range.end) {
-            let own =
-                range.start.max(part.first) - part.first..range.end.min(part.end) - part.first;
-            part.tensor.try_for_values(own, (window, values), |_, values| {
-                let (fields, after) = std::mem::take(&mut rest).split_at_mut(values.len());
-                round((self.scale, self.steps), part.range, (values, fields), random, &mut rng);
+        let first = self.parts.partition_point(|part| part.place.end <= range.start);
+        let mut done = range.start;
+        for part in self.parts[first..].iter().take_while(|part| part.place.first < range.end) {
+            let own = range.start.max(part.place.first)..range.end.min(part.place.end);
+            let out = &mut fields[own.start - range.start..own.end - range.start];
+            done = own.end;
+            if part.precision == Precision::Key {
+                self.round_narrow(part, own, out, (window, rounder), &mut rng)?;
+            } else {
+                self.round_limbs(part, own.clone(), out, (window, rounder))?;
+                rng = StreamRng::at(&self.seed, own.end as u64);
+            }
+        }
+        // What is left of the last set's least.
+        fields[done - range.start..].fill(self.steps as u32);
+        Ok(fields)
+    }
+
+    /// Rounds values to a field each.
+    fn round_narrow(
+        &self,
+        part: &Part,
+        own: Range<usize>,
+        mut rest: &mut [u32],
+        (window, Rounder { values, random }): (&mut Window, &mut Rounder),
+        rng: &mut StreamRng,
+    ) -> Result<(), Error> {
+        let own = own.start - part.place.first..own.end - part.place.first;
+        part.tensor.try_for_values(own, (window, values), |_, values| {
+            let (fields, after) = std::mem::take(&mut rest).split_at_mut(values.len());
+            let steps = (self.scale * self.steps, self.steps);
+            round(steps, part.range, (values, fields), random, rng);
+            rest = after;
+            Ok(())
+        })
+    }
+
+    /// Cuts integers, or values that are rounded to such, into limbs.
+    fn round_limbs(
+        &self,
+        part: &Part,
+        own: Range<usize>,
+        out: &mut [u32],
+        (window, Rounder { values, random }): (&mut Window, &mut Rounder),
+    ) -> Result<(), Error> {
+        let (limbs, weight) = (part.place.limbs, i64::from(self.weight));
+        // Fields that no value has room in are digits of zero.
+        out.fill(self.steps as u32);
+        for (run, first) in part.place.runs(own.clone()) {
+            let mut rng = StreamRng::at(&self.seed, first as u64);
+            let mut rest = &mut out[first - own.start..][..run.len() * limbs];
+            part.tensor.try_for_values(run, (&mut *window, &mut *values), |_, values| {
+                let (fields, after) = std::mem::take(&mut rest).split_at_mut(values.len() * limbs);
                 rest = after;
+                if let Precision::Bits(bits) = part.precision {
+                    let most = half_steps(bits) as i64;
+                    let (steps, values) =
+                        ((self.scale * most as f64, most), (values, limbs, fields));
+                    round_wide(steps, part.range, values, &self.radix, &mut random[..], &mut rng);
+                } else {
+                    let integers = values.iter().map(|&x| x as i64 * weight);
+                    self.radix.cut_all(integers, limbs, fields);
+                }
                 Ok::<_, Error>(())
             })?;
         }
-        Ok(fields)
+        Ok(())
     }
 }
 
@@ -214,6 +280,15 @@ const WHOLE: f64 = 6_755_399_441_055_744.0;
 const SMALL: f64 = f64::from_bits((1023 - 512) << 52);
 const LARGE: f64 = f64::from_bits((1023 + 512) << 52);
 
+/// Returns the power of two that a range is multiplied by: neither it nor one over it may be subnormal or infinite.
+pub(super) fn near_unit(range: f64) -> f64 {
+    match range {
+        ..SMALL => LARGE,
+        LARGE.. => SMALL,
+        _ => 1.0,
+    }
+}
+
 /// Clips, scales and rounds at most a block of values to as many fields: `scale` steps at the end of the range, and
 /// `steps`, no fewer and below 2^23, for zero.
 ///
@@ -231,12 +306,7 @@ pub(crate) fn round(
     let random = &mut random[..4 * fields.len()];
     rng.fill_bytes(random);
     let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-    // Neither the range nor one over it may be subnormal or infinite.
-    let near = match range {
-        ..SMALL => LARGE,
-        LARGE.. => SMALL,
-        _ => 1.0,
-    };
+    let near = near_unit(range);
     let (range, unit) = (range * near, f64::from(1u32 << FRACTION_BITS));
     // Values of an empty range are clipped to 0.
     let factor = if range == 0.0 { 0.0 } else { scale * unit / range };

@@ -46,6 +46,8 @@ impl Policy {
     fn range(self, tensor: &Tensor, largest: f64) -> Result<f64, Error> {
         match (self, self.multiple()) {
             (Self::Fixed(range), _) => Ok(range),
+            // Integers are summed exactly, and never clipped.
+            _ if tensor.spec.dtype.is_integer() => Ok(largest),
             (_, Some(multiple)) => Ok(largest.min(multiple * rms(tensor, largest)?)),
             _ => Ok(largest),
         }
@@ -117,6 +119,8 @@ struct TensorRange {
     dtype: String,
     shape: Vec<u64>,
     range: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bits: Option<u32>,
 }
 
 /// A client's own ranges and largest weight, or those of many joined: JSON, for all to share.
@@ -132,8 +136,9 @@ pub struct RangesFile {
 }
 
 const KIND: &str = "ciphergram-ranges";
-/// The first version has no norm that updates are clipped to; ranges without one are still of that.
-const VERSION: u32 = 2;
+/// The first version has no norm that updates are clipped to, the second no bits of tensors; ranges without are still
+/// of these.
+const VERSION: u32 = 3;
 
 impl RangesFile {
     /// Returns the ranges that `policy` finds in `update`.
@@ -157,6 +162,7 @@ impl RangesFile {
                 dtype: tensor.spec.dtype.name().into(),
                 shape: tensor.spec.shape.clone(),
                 range: policy.range(tensor, largest)?,
+                bits: None,
             })
         });
         let tensors = tensors.collect::<Result<_, Error>>()?;
@@ -166,13 +172,16 @@ impl RangesFile {
     /// Returns the file of an agreement.
     #[must_use]
     pub fn from_agreement(agreement: &Agreement) -> Self {
-        let tensors = agreement.specs().iter().zip(agreement.ranges()).map(|(spec, &range)| {
+        let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+        let tensors = each.map(|((spec, &range), precision)| {
             let (name, dtype) = (spec.name.clone(), spec.dtype.name().into());
-            TensorRange { name, dtype, shape: spec.shape.clone(), range }
+            TensorRange { name, dtype, shape: spec.shape.clone(), range, bits: precision.bits() }
         });
-        let (max_weight, clip_norm) = (agreement.max_weight(), agreement.clip_norm());
-        let version = if clip_norm.is_some() { VERSION } else { 1 };
-        Self { kind: KIND.into(), version, max_weight, clip_norm, tensors: tensors.collect() }
+        let (tensors, clip_norm) = (tensors.collect::<Vec<_>>(), agreement.clip_norm());
+        let has_bits = tensors.iter().any(|tensor| tensor.bits.is_some());
+        let version = if has_bits { VERSION } else { 1 + u32::from(clip_norm.is_some()) };
+        let max_weight = agreement.max_weight();
+        Self { kind: KIND.into(), version, max_weight, clip_norm, tensors }
     }
 
     /// Parses JSON.
@@ -208,6 +217,7 @@ impl RangesFile {
             specs.push(TensorSpec { name: t.name.clone(), dtype, shape: t.shape.clone() });
         }
         Agreement::new(specs, tensors.iter().map(|t| t.range).collect(), self.max_weight)?
+            .with_bits(tensors.iter().map(|t| t.bits))?
             .with_clip_norm(self.clip_norm)
     }
 

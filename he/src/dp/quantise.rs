@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{Mechanism, Noise, sampler::DiscreteGaussian};
 use crate::{
     Agreement, Error, Parameters, Quantised, Tensor, Update,
-    codec::{self, Rounder, norm},
+    codec::{self, Precision, Rounder, norm},
     error::NoiseError,
     spread::spread,
     tensors::{BLOCK, Window},
@@ -53,6 +53,9 @@ fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
     let found = |found: String| Err(NoiseError::Terms { found });
     if agreement.max_weight() != 1 {
         return found(format!("a largest weight of {}", agreement.max_weight()));
+    }
+    if let Some(other) = agreement.precisions().iter().find(|&&other| other != Precision::Key) {
+        return found(format!("a tensor in {}", other.words()));
     }
     let Some((&range, others)) = agreement.ranges().split_first() else {
         return Ok(noise.range());

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::sum::Sum;
-use crate::{ContributorSet, PublicKey};
+use crate::{ContributorSet, PublicKey, codec::Places};
 
 /// The values of a sum that the same clients contributed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,8 @@ impl Sum {
     /// Returns the cohorts of all values, that of the most chunks first: one, if every value is of the same clients.
     #[must_use]
     pub fn cohorts(&self, key: &PublicKey) -> Vec<Cohort> {
-        let chunks = key.parameters().chunks(self.agreement.values());
+        let places = Places::new(&self.agreement, key.parameters());
+        let chunks = key.parameters().chunks(places.fields);
         let mut found: BTreeMap<&ContributorSet, (u32, Vec<Range<usize>>)> = BTreeMap::new();
         for (set, chunk) in self.sets.iter().zip(0..chunks.count()) {
             if !chunks.carries_values(chunk) {
@@ -47,7 +48,7 @@ impl Sum {
         let named = |(set, (chunks, runs)): (&ContributorSet, _)| Cohort {
             contributors: self.numbers(set),
             chunks,
-            values: self.in_tensors(runs),
+            values: in_tensors(&places, runs),
         };
         let mut cohorts: Vec<Cohort> = found.into_iter().map(named).collect();
         cohorts.sort_by_key(|cohort| std::cmp::Reverse(cohort.chunks));
@@ -60,27 +61,22 @@ impl Sum {
         numbers.sort_unstable();
         numbers
     }
+}
 
-    /// Cuts runs of values where tensors begin and end.
-    fn in_tensors(&self, runs: Vec<Range<usize>>) -> Vec<(usize, Range<usize>)> {
-        let mut ends = vec![];
-        for spec in self.agreement.specs() {
-            ends.push(ends.last().unwrap_or(&0) + spec.values().unwrap_or(0));
-        }
-        let mut parts = vec![];
-        for mut run in runs {
-            while !run.is_empty() {
-                // Tensors without values end where the one before does, and so are passed over.
-                let tensor = ends.partition_point(|end| *end <= run.start);
-                let Some(&end) = ends.get(tensor) else { break };
-                let start = tensor.checked_sub(1).map_or(0, |before| ends[before]);
-                let last = run.end.min(end);
-                parts.push((tensor, run.start - start..last - start));
-                run.start = last;
+/// Finds the values that runs of fields are of, in each tensor.
+fn in_tensors(places: &Places, runs: Vec<Range<usize>>) -> Vec<(usize, Range<usize>)> {
+    let mut parts = vec![];
+    for run in runs {
+        let first = places.tensors.partition_point(|place| place.end <= run.start);
+        let overlapping = places.tensors.iter().enumerate().skip(first);
+        for (tensor, place) in overlapping.take_while(|(_, place)| place.first < run.end) {
+            let values = place.values_before(run.start)..place.values_before(run.end);
+            if !values.is_empty() {
+                parts.push((tensor, values));
             }
         }
-        parts
     }
+    parts
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl<'a> Contribution<'a> {
     }
 
     fn header(&self, key: &PublicKey) -> Header {
-        Header::of_sums(Kind::Contribution, key, self.agreement.values())
+        Header::of_sums(Kind::Contribution, key, self.agreement.fields(key.parameters()))
     }
 
     /// Writes all but the stream.
@@ -85,8 +85,7 @@ impl<'a> Contribution<'a> {
         let contributor = Contributor::read(&mut r)?;
         let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
-        let values = agreement.values();
-        let stream = r.aligned_end(frame.parameters_of(values)?.chunks(values).total_bytes())?;
+        let stream = r.aligned_end(frame.chunks_of(&agreement)?.total_bytes())?;
         Ok(Self { contributor, job, round, agreement, stream: stream.into() })
     }
 }

@@ -60,21 +60,16 @@ impl Announcement {
         secret: Option<&RangesSecret>,
     ) -> Result<Self, Error> {
         let own = job.measure(update, Policy::Max, weight)?;
-        job.check_layout(own.specs())?;
         let largest = job.limits().max_range;
         let is_private = job.private_ranges().is_ok();
         let proposal = is_private.then(|| job.propose_ranges(secret, &own)).transpose()?;
-        let range = |(tensor, &own): (usize, &f64)| match job.settled_range(tensor) {
-            _ if is_private => largest,
-            Some(settled) => settled,
-            // What is beyond the job stays so, and is refused below.
-            None => own.max(round_up_to_power_of_two(own).min(largest)),
-        };
-        let ranges = own.ranges().iter().enumerate().map(range).collect();
-        let max_weight = job.limits().max_weight;
-        let is_told = !job.settles_ranges() && !is_private;
-        let max_weight = if is_told { own.max_weight() } else { max_weight };
-        let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
+        // What is beyond the job stays so, and is refused below.
+        let told = |&own: &f64| own.max(round_up_to_power_of_two(own).min(largest));
+        let range = |own: &f64| if is_private { largest } else { told(own) };
+        let ranges = own.ranges().iter().map(range).collect();
+        let max_weight = if is_private { job.limits().max_weight } else { own.max_weight() };
+        let own = own.with(own.precisions().to_vec(), ranges, max_weight)?.with_clip_norm(None)?;
+        let agreement = job.settle(&own)?;
         agreement.check_weight(weight)?;
         job.check_announced(&agreement)?;
         let agreement = agreement.with_opened(opened);
@@ -117,7 +112,8 @@ impl Announcement {
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let header = Header::of_sums(Kind::Announcement, key, self.agreement.values());
+        let header =
+            Header::of_sums(Kind::Announcement, key, self.agreement.fields(key.parameters()));
         frame::seal(&header, 1024, |w| {
             self.seed.write(w);
             self.job.write(w);
@@ -139,7 +135,7 @@ impl Announcement {
         let agreement = Agreement::read(&mut r)?;
         let proposal = (!r.0.is_empty()).then(|| Proposal::read(&mut r)).transpose()?;
         r.end()?;
-        frame.parameters_of(agreement.values())?;
+        frame.chunks_of(&agreement)?;
         Ok(Self { seed, job, lowest_round, agreement, proposal })
     }
 
@@ -240,12 +236,12 @@ impl RoundTerms {
             }
         });
         let all: Vec<_> = sorted.iter().map(|(_, a)| &a.agreement).collect();
-        let usual = commonest(all.iter().copied(), |a, b| a.specs() == b.specs());
+        let usual = commonest(all.iter().copied(), |a, b| a.check_same_layout(b).is_ok());
         for (number, a) in sorted {
             let number = *number;
             let mut check = || {
                 if let Some(usual) = usual {
-                    usual.check_layout(a.agreement.specs())?;
+                    usual.check_same_layout(&a.agreement)?;
                 }
                 check_opened(&a.agreement, &all)?;
                 if let Some(proposal) = &a.proposal {
@@ -318,14 +314,12 @@ impl RoundTerms {
         let bad = |why: &str| Err(Error::Terms { why: why.into() });
         match (job.private_ranges(), self.private_ranges.take()) {
             (Ok(_), Some(_)) if let Some(sealed) = sealed => {
-                self.agreement.check_layout(sealed.specs())?;
+                self.agreement.check_same_layout(sealed)?;
                 self.agreement = sealed.clone();
                 Ok(self)
             }
             (Ok(_), Some(ranges)) => {
-                let (specs, max_weight) = (self.agreement.specs(), self.agreement.max_weight());
-                let opened = job.open_ranges(secret, &ranges, specs, max_weight)?;
-                self.agreement = opened.with_opened(self.agreement.opened().iter().copied());
+                self.agreement = job.open_ranges(secret, &ranges, &self.agreement)?;
                 Ok(self)
             }
             (Ok(_), None) => bad("they have no private ranges, which the job agrees on"),
@@ -355,7 +349,7 @@ impl RoundTerms {
             return bad("the round is more than 2^32 after this client's last");
         }
         job.check_agreement(&self.agreement)?;
-        self.agreement.check_layout(own.agreement.specs())?;
+        self.agreement.check_same_layout(&own.agreement)?;
         let mut ranges = self.agreement.ranges().iter().zip(own.agreement.ranges());
         let is_told = job.private_ranges().is_err();
         if is_told && ranges.any(|(range, own)| range < own)
@@ -372,7 +366,8 @@ impl RoundTerms {
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let header = Header::of_sums(Kind::RoundTerms, key, self.agreement.values());
+        let header =
+            Header::of_sums(Kind::RoundTerms, key, self.agreement.fields(key.parameters()));
         frame::seal(&header, 4096, |w| {
             w.u64(self.round);
             w.u16(self.participants.len() as u16);
@@ -405,7 +400,7 @@ impl RoundTerms {
         let private_ranges =
             (!r.0.is_empty()).then(|| EncryptedRanges::read(&mut r)).transpose()?;
         r.end()?;
-        frame.parameters_of(agreement.values())?;
+        frame.chunks_of(&agreement)?;
         Ok(Self { round, agreement, participants, private_ranges })
     }
 }

@@ -18,12 +18,12 @@
 //! The digest finds damage, not malice: anyone who can write a frame can compute it.
 
 use crate::{
-    Error, Parameters, PublicKey, Scheme,
+    Agreement, Error, Parameters, PublicKey, Scheme,
     bytes::{Reader, Writer},
     ckks::{self, Preset},
     error::{FRAME_VERSION, FrameError},
     ids::KeyId,
-    params::Literal,
+    params::{Chunks, Literal},
 };
 
 /// What every frame begins with.
@@ -133,7 +133,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Of a frame under a key of a scheme of sums, about updates of `values` values.
+    /// Of a frame under a key of a scheme of sums, about updates of `values` fields.
     pub(crate) fn of_sums(kind: Kind, key: &PublicKey, values: usize) -> Self {
         let made_with = MadeWith::Sums(key.parameters().literal());
         let parameters = key.parameters().of_values(values).id();
@@ -265,18 +265,31 @@ impl<'a> Frame<'a> {
         set.ok_or_else(|| FrameError::Malformed { what: "an unknown parameter set" }.into())
     }
 
-    /// Derives the set that updates of `values` values travel under, and refuses a frame of another.
+    /// Refuses a frame of another set than updates of `fields` fields travel under.
     ///
     /// # Errors
     /// The set is another: the frame is of an earlier version, which had no larger rings.
-    pub(crate) fn parameters_of(&self, values: usize) -> Result<Parameters, Error> {
-        let set = Parameters::new(self.literal()?)?.of_values(values).clone();
+    pub(crate) fn check_set_of(&self, fields: usize) -> Result<(), Error> {
+        self.check_set(Parameters::new(self.literal()?)?.of_values(fields))
+    }
+
+    /// Cuts the stream of an agreement's fields under the set that they travel under, and refuses a frame of another.
+    ///
+    /// # Errors
+    /// As [`check_set_of`](Self::check_set_of).
+    pub(crate) fn chunks_of(&self, agreement: &Agreement) -> Result<Chunks, Error> {
+        let parameters = Parameters::new(self.literal()?)?;
+        let fields = agreement.fields(&parameters);
+        self.check_set(parameters.of_values(fields))?;
+        Ok(parameters.chunks(fields))
+    }
+
+    fn check_set(&self, set: &Parameters) -> Result<(), Error> {
         if set.id() == self.parameters {
-            Ok(set)
-        } else {
-            let what = "of a parameter set that updates of this size no longer have; make it again";
-            Err(FrameError::Malformed { what }.into())
+            return Ok(());
         }
+        let what = "of a parameter set that updates of this size no longer have; make it again";
+        Err(FrameError::Malformed { what }.into())
     }
 
     /// Derives the parameters of the preset that it says it was made with, checked against their id.

@@ -121,7 +121,7 @@ impl RangesProposal {
         let head = Head::read(&mut r)?;
         let proposal = Proposal::read(&mut r)?;
         r.end()?;
-        frame.parameters_of(head.values)?;
+        frame.check_set_of(head.values)?;
         Ok(Self { number, head, proposal })
     }
 
@@ -207,7 +207,10 @@ impl AgreedRanges {
         self.head.check(job)?;
         self.proposers.iter().try_for_each(|proposer| job.check_number(proposer.number))?;
         job.private_ranges()?.check_count(self.proposers.len())?;
-        job.open_ranges(secret, &self.ranges, &self.head.specs, job.limits().max_weight)
+        let limits = job.limits();
+        let ranges = vec![limits.max_range; self.head.specs.len()];
+        let told = Agreement::new(self.head.specs.clone(), ranges, limits.max_weight)?;
+        job.open_ranges(secret, &self.ranges, &job.at_precision(&told)?)
     }
 
     /// Writes the file's bytes.
@@ -248,7 +251,7 @@ impl AgreedRanges {
         let head = Head::read(&mut r)?;
         let ranges = EncryptedRanges::read(&mut r)?;
         r.end()?;
-        frame.parameters_of(head.values)?;
+        frame.check_set_of(head.values)?;
         Ok(Self { head, proposers, ranges })
     }
 }

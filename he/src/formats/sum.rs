@@ -51,7 +51,7 @@ impl Sum {
     /// # Errors
     /// The first fault.
     pub(crate) fn check_parts(&self, key: &PublicKey, job: &Job) -> Result<(), Error> {
-        let chunks = &key.parameters().chunks(self.agreement.values());
+        let chunks = &self.agreement.chunks(key.parameters());
         job.check_key(key)?;
         job.check_id(self.job)?;
         job.check_agreement(&self.agreement)?;
@@ -106,7 +106,7 @@ impl Sum {
             self.write_header(w);
             w.align();
         };
-        let header = Header::of_sums(Kind::Sum, key, self.agreement.values());
+        let header = Header::of_sums(Kind::Sum, key, self.agreement.fields(key.parameters()));
         let (head, digest) = frame::seal_around(&header, 4096, write, &self.stream);
         (head, &self.stream, digest)
     }
@@ -174,8 +174,7 @@ impl Sum {
         Distinct::check(&contributors)?;
         let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
-        let values = agreement.values();
-        let chunks = frame.parameters_of(values)?.chunks(values);
+        let chunks = frame.chunks_of(&agreement)?;
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());
         // Before anything is allocated for so many chunks: the stream itself must be there.
         if r.0.len() < total {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AllowedNode, Job, Limits, NoiseLimits, PrivateRanges, SettledTensor, name};
 use crate::{
     Error, PublicKey, TensorSpec,
+    codec::TensorBits,
     ids::{JobId, KeyId, hex, parse_hex},
     private_ranges::Rank,
     tensors::Dtype,
@@ -12,7 +13,8 @@ use crate::{
 };
 
 const KIND: &str = "ciphergram-job";
-/// The first version has no private ranges, the second names no colluders; a job without is still of that.
+/// The first version has no private ranges, the second names no colluders and no bits of tensors; a job without is still of
+/// these.
 const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
@@ -36,6 +38,15 @@ struct JobJson {
     allow: Option<Vec<NodeJson>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     private_ranges: Option<PrivateRangesJson>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    bits: Vec<BitsJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BitsJson {
+    name: String,
+    bits: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,7 +98,12 @@ impl Job {
             noise,
             allow,
             private_ranges,
+            bits,
         } = &self.limits;
+        let of_tensors = |TensorBits { name, bits }: &TensorBits| {
+            let (name, bits) = (name.clone(), *bits);
+            BitsJson { name, bits }
+        };
         let private = |private: PrivateRanges| PrivateRangesJson {
             rank: private.rank.to_string(),
             levels: private.levels,
@@ -107,6 +123,7 @@ impl Job {
             kind: KIND.into(),
             version: match (colluders, private_ranges) {
                 (Some(_), _) => VERSION,
+                _ if !bits.is_empty() => VERSION,
                 (None, Some(_)) => 2,
                 (None, None) => 1,
             },
@@ -121,6 +138,7 @@ impl Job {
             noise: *noise,
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
             private_ranges: private_ranges.map(private),
+            bits: bits.iter().map(of_tensors).collect(),
         };
         serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
     }
@@ -176,6 +194,11 @@ impl Job {
             noise: file.noise,
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
             private_ranges: file.private_ranges.map(private).transpose()?,
+            bits: file
+                .bits
+                .into_iter()
+                .map(|BitsJson { name, bits }| TensorBits { name, bits })
+                .collect(),
         };
         Ok((id(&file.nonce)?, KeyId(id(&file.key_id)?), limits))
     }

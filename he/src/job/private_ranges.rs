@@ -6,8 +6,8 @@ use zeroize::Zeroizing;
 
 use super::{Job, Limits};
 use crate::{
-    Agreement, Error, TensorSpec, Update,
-    codec::{Policy, RangesFile, norm},
+    Agreement, Error, Update,
+    codec::{Policy, Precision, RangesFile, norm},
     ids::KeyId,
     private_ranges::{
         EncryptedRanges, Levels, MAX_LEVELS, Proposal, RangesEvaluationKey, RangesSecret, Rank,
@@ -215,7 +215,8 @@ impl Job {
         Proposal::new(secret, private.levels, &rows)
     }
 
-    /// Opens ranges that were found for tensors, and the norm beside them: all are those of levels, whatever was found.
+    /// Opens ranges that were found for tensors, and the norm beside them: all are those of levels, whatever was found,
+    /// but those of integers, which are as they are told.
     ///
     /// # Errors
     /// Ranges are not private; no secret of them, or another than the job's; more or fewer than the tensors.
@@ -223,17 +224,22 @@ impl Job {
         &self,
         secret: Option<&RangesSecret>,
         found: &EncryptedRanges,
-        specs: &[TensorSpec],
-        max_weight: u32,
+        told: &Agreement,
     ) -> Result<Agreement, Error> {
         let private = self.private_ranges()?;
         let secret = private.secret(secret)?;
-        private.check_rows(found.rows(), specs.len())?;
+        private.check_rows(found.rows(), told.specs().len())?;
         let mut rows = found.open(secret);
         let norm = private.clip_norm.and_then(|_| rows.pop());
         let levels = self.levels(private);
-        let ranges = rows.into_iter().map(|level| levels.range(level)).collect();
-        let agreement = Agreement::new(specs.to_vec(), ranges, max_weight)?;
+        let range = |(level, (&told, &precision)): (usize, (&f64, &Precision))| match precision {
+            // The number of their fields, which whoever adds them has to know, would tell of it.
+            Precision::Exact => told,
+            Precision::Key | Precision::Bits(_) => levels.range(level),
+        };
+        let told_ranges = told.ranges().iter().zip(told.precisions());
+        let ranges = rows.into_iter().zip(told_ranges).map(range).collect();
+        let agreement = told.with_ranges(ranges)?;
         let norm = norm.map(|level| self.norm_levels(private, agreement.values()).range(level));
         agreement.with_clip_norm(norm)
     }

@@ -185,6 +185,31 @@ impl Dtype {
         })
     }
 
+    /// Writes what `value` makes of integers over as many of a type of integers. Gives the place of the first that the
+    /// type does not hold.
+    pub(crate) fn write_exact(
+        self,
+        integers: &[i64],
+        out: &mut [u8],
+        value: impl Fn(i64) -> i64,
+    ) -> Option<usize> {
+        let (least, most) = match self {
+            Self::I64 => (i64::MIN, i64::MAX),
+            Self::U64 => (0, i64::MAX),
+            // Those of fewer bits are doubles.
+            _ => (self.bounds().0 as i64, self.bounds().1 as i64),
+        };
+        let width = self.bytes();
+        let mut all_fit = true;
+        for (out, &integer) in out.chunks_exact_mut(width).zip(integers) {
+            let integer = value(integer);
+            out.copy_from_slice(&integer.to_le_bytes()[..width]);
+            all_fit &= (least..=most).contains(&integer);
+        }
+        let fits = |&integer: &i64| (least..=most).contains(&value(integer));
+        if all_fit { None } else { integers.iter().position(|integer| !fits(integer)) }
+    }
+
     /// Returns the least and the greatest value that a sum of the type may have, integers within ±2^53.
     pub(crate) fn bounds(self) -> (f64, f64) {
         let around = |most: f64| (-most, most);

@@ -200,7 +200,7 @@ impl Sum {
     /// # Errors
     /// The first fault, with its chunk; the engine's.
     pub fn verify(&self, key: &PublicKey, engine: &dyn Engine, job: &Job) -> Result<(), Error> {
-        let chunks = key.parameters().chunks(self.agreement.values());
+        let chunks = self.agreement.chunks(key.parameters());
         self.check(key, job)?;
         check_stream(key, engine, &chunks, &self.stream)
     }

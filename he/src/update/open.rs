@@ -19,7 +19,7 @@ use crate::{
     tag::ExpectedTags,
 };
 
-/// The exact integer sums of a round, and who they are of.
+/// The integer sums of a round, and who they are of.
 pub struct OpenedSum {
     parameters: Parameters,
     chunks: Chunks,
@@ -38,7 +38,7 @@ impl OpenedSum {
     /// round after it, and counts it; [`Ledger::open`](crate::Ledger::open) sees to both.
     pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum, job: &Job) -> Result<Self, Error> {
         let parameters = key.public().parameters().clone();
-        let chunks = parameters.chunks(sum.agreement.values());
+        let chunks = sum.agreement.chunks(&parameters);
         let opening = Opening::new(key, engine, (&parameters, &chunks), sum, job)?;
         let mut sums = Zeroizing::new(vec![0; chunks.values()]);
         let mut parts = vec![(0, 0); chunks.count() as usize];
@@ -46,7 +46,7 @@ impl OpenedSum {
         Ok(Self { parameters, chunks, sums, parts })
     }
 
-    /// Returns the integer sums of all values, offsets removed.
+    /// Returns the integer sums of all fields, offsets removed.
     #[must_use]
     pub fn sums(&self) -> &[i64] {
         &self.sums
@@ -81,7 +81,7 @@ pub fn decrypt(
     output: Output,
 ) -> Result<Update, Error> {
     let parameters = key.public().parameters();
-    let chunks = &parameters.chunks(sum.agreement.values());
+    let chunks = &sum.agreement.chunks(parameters);
     let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
     codec::decode_by(&sum.agreement, parameters, output, |decoder| {
         opening.run(decoder.split_to(chunks.values()))
@@ -102,7 +102,7 @@ pub fn decrypt_into(
     out: &mut [&mut [u8]],
 ) -> Result<(), Error> {
     let parameters = key.public().parameters();
-    let chunks = &parameters.chunks(sum.agreement.values());
+    let chunks = &sum.agreement.chunks(parameters);
     let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
     codec::decode_into(&sum.agreement, parameters, output, out, |decoder| {
         opening.run(decoder.split_to(chunks.values()))
@@ -128,7 +128,7 @@ pub fn decrypt_to(
     observe: &(dyn Fn(u32) + Sync),
 ) -> Result<(), Error> {
     let parameters = key.public().parameters();
-    let chunks = &parameters.chunks(sum.agreement.values());
+    let chunks = &sum.agreement.chunks(parameters);
     let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
     let opening = Opening { observe, ..opening };
     codec::decode_to((&sum.agreement, template), parameters, output, file, |decoder| {

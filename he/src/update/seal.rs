@@ -209,7 +209,7 @@ impl Sealer {
         let parameters = key.public().parameters();
         let most = 2 * parameters.half_steps();
         let is_agreed = (1..=terms.agreement().max_weight()).contains(&update.weight())
-            && update.count() == terms.agreement().values();
+            && update.count() == terms.agreement().fields(parameters);
         if !is_agreed || !update.is_within(most) {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }

@@ -101,8 +101,8 @@ impl Summing {
         self.job.check_id(job)?;
         contributors.iter().try_for_each(|c| self.job.check_number(c.number))?;
         self.job.check_agreement(agreement)?;
-        let (found, values) = (stream.len(), agreement.values());
-        let expected = self.key.parameters().chunks(values).total_bytes();
+        let (found, fields) = (stream.len(), agreement.fields(self.key.parameters()));
+        let expected = self.key.parameters().chunks(fields).total_bytes();
         // Before anything is allocated: an agreement can claim any number of values.
         if found != expected {
             let fault = CiphertextFault::Length { found, expected };
@@ -122,7 +122,7 @@ impl Summing {
                 begun.parts.push(part);
             }
             None => {
-                let mut accumulator = Accumulator::new(&self.key, self.engine.clone(), values);
+                let mut accumulator = Accumulator::new(&self.key, self.engine.clone(), fields);
                 accumulator.add_stream(stream)?;
                 let (agreement, parts) = (agreement.clone(), vec![part]);
                 self.begun = Some(Begun { round, agreement, accumulator, parts });

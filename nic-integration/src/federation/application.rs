@@ -100,7 +100,7 @@ impl RoundParts {
         late: BTreeSet<u16>,
     ) -> Readiness {
         terms.private_ranges = ranges;
-        let values = terms.agreement.values();
+        let values = terms.agreement.fields(self.key.parameters());
         let chunks = self.key.parameters().chunks(values);
         let shards = shards(&chunks).into_iter().map(|own| {
             let (key, engine) = (&self.key, self.engine.clone());
@@ -144,8 +144,9 @@ impl Application for SumApplication {
             Ok(announcement)
         };
         let announcement = read().map_err(|error| of_client(contributor, error))?;
-        let values = announcement.agreement.values();
-        let chunks = self.parts.key.parameters().chunks(values);
+        let parameters = self.parts.key.parameters();
+        let values = announcement.agreement.most_fields(parameters);
+        let chunks = parameters.chunks(values);
         let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
         // Checked before anything is allocated: a hello can claim any number of values.
         if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {

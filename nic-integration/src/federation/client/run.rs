@@ -86,8 +86,7 @@ impl<'a> Run<'a> {
         let rounding = random::bytes::<32>()?;
         let ticket = Ticket::of_update(&rounding, &fingerprint);
         let announcement = announce(participation, ticket.seed())?;
-        let chunks =
-            participation.key.public().parameters().chunks(announcement.agreement.values());
+        let chunks = announcement.agreement.chunks(participation.key.public().parameters());
         // Before anyone waits for us.
         let room = chunks.total_bytes() as u64;
         let new = match (&spooled, participation.spool) {
@@ -254,7 +253,7 @@ impl<'a> Run<'a> {
             return Err(self.bad_round("its lists of contributors differ"));
         }
         self.hold_to(&terms)?;
-        let chunks = key.parameters().chunks(terms.agreement.values());
+        let chunks = terms.agreement.chunks(key.parameters());
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
