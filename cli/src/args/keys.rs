@@ -132,7 +132,7 @@ pub(crate) struct Job {
     pub(crate) integers: IntegersChoice,
     /// Sum the tensors of floats of this name in 8 to 48 bits in place of the key's; * in NAME stands for any text, and
     /// of several that name a tensor the last counts
-    #[arg(long, value_name = "NAME=BITS", value_parser = named_bits)]
+    #[arg(long, value_name = "NAME=BITS", value_parser = named_bits, allow_negative_numbers = true)]
     pub(crate) bits: Vec<TensorBits>,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
