@@ -93,7 +93,7 @@ fn ranges_files_are_checked() {
     let cases = [
         (text.replace("0.3", "-0.3"), "the clipping range of \"t\" is -0.3"),
         (text.replace("\"max_weight\": 9", "\"max_weight\": 0"), "weight 0"),
-        (text.replace("\"version\": 1", "\"version\": 3"), "version 3"),
+        (text.replace("\"version\": 1", "\"version\": 4"), "version 4"),
         (text.replace("F32", "F8_E4M3"), "tensor \"t\" is F8_E4M3"),
         (text.replace("\"range\"", "\"rage\""), "not a valid ranges file"),
         ("{".into(), "not a valid ranges file"),

@@ -333,7 +333,7 @@ fn help_and_version_are_no_errors() {
 fn parameters_are_derived_step_by_step() {
     let place = Place::new();
     for (clients, bits, degree, other) in
-        [(64, 16, 4096, 8192), (10, 16, 8192, 4096), (1024, 16, 8192, 4096)]
+        [(64, 16, 4096, 8192), (10, 16, 8192, 4096), (512, 16, 8192, 4096)]
     {
         let words = format!("params explain --clients {clients} --bits {bits}");
         let (reported, text) = (place.json(&words), place.done(&words));

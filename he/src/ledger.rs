@@ -143,18 +143,24 @@ impl Ledger {
         Ok(())
     }
 
-    /// Records that client `number` seals its contribution to the next round that it may contribute to, and returns
-    /// that: of several at once, in this process and others, each has a round of its own.
+    /// Begins a contribution of client `number` to the next round that it may contribute to, and records that it is sealed:
+    /// of several at once, in this process and others, each has a round of its own. What `begin` refuses takes no round.
     ///
     /// # Errors
-    /// Those of [`seal`](Self::seal), where there is no later round; those of [`next_round`](Self::next_round).
-    pub fn seal_next(&self, job: &Job, number: u16) -> Result<u64, Error> {
+    /// Those of `begin`, which is called again with a later round if another contribution came between; those of
+    /// [`seal`](Self::seal), where there is no later round; those of [`next_round`](Self::next_round).
+    pub fn seal_next<T>(
+        &self,
+        job: &Job,
+        number: u16,
+        mut begin: impl FnMut(u64) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         loop {
             let round = self.next_round(job, number)?;
+            let begun = begin(round)?;
             match self.seal(job, number, round) {
-                // Another came between: there is a next one.
                 Err(Error::RoundOver { .. }) if round < u64::MAX => {}
-                sealed => return sealed.map(|()| round),
+                sealed => return sealed.map(|()| begun),
             }
         }
     }

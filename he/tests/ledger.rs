@@ -94,7 +94,7 @@ fn a_client_seals_once_to_a_round_and_in_order() {
     assert_eq!(place.ledger().seal(job, 0, u64::MAX), Ok(()));
     let last = place.ledger().next_round(job, 0).unwrap();
     let error = place.ledger().seal(job, 0, last).unwrap_err();
-    assert_eq!(place.ledger().seal_next(job, 0), Err(error.clone()), "there is no later one");
+    assert_eq!(place.ledger().seal_next(job, 0, Ok), Err(error.clone()), "there is no later one");
     assert!(error.to_string().contains("has sealed a contribution to round 18446744073709551615"));
     // Another client, one whose number begins alike, another job.
     for number in [4, 33] {
@@ -273,7 +273,7 @@ fn of_many_at_once_one_has_a_round() {
             let (job, rounds) = (&place.key.job, &rounds);
             scope.spawn(move || {
                 for _ in 0..5 {
-                    let round = ledger.seal_next(job, 2).unwrap();
+                    let round = ledger.seal_next(job, 2, Ok).unwrap();
                     rounds.lock().unwrap().push(round);
                 }
             });

@@ -87,7 +87,14 @@ fn settings(
     job: &Job,
 ) -> Result<(ServerConfig, AllowList), Failure> {
     let clients = args.clients.unwrap_or(job.limits().clients);
-    let min_clients = args.min_clients.unwrap_or(job.min_clients().min(clients));
+    let min_clients = args.min_clients.unwrap_or(job.min_clients());
+    if args.min_clients.is_none() && min_clients > clients {
+        let text = format!(
+            "--clients {clients} is fewer than the {min_clients} whose sum the job lets anyone open: make a job for so \
+             few, or say --min-clients {clients} here and at every join"
+        );
+        return Err(Failure::Misuse(text));
+    }
     if min_clients > clients {
         let text =
             format!("--min-clients {min_clients} is more than the {clients} clients of a round");

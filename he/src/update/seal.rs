@@ -15,7 +15,7 @@ use crate::{
     params::Chunks,
     random,
     schemes::{Encryptor, Pace},
-    tag::{TagKey, Tags},
+    tag::Tags,
 };
 
 /// A whole contribution, as [`encrypt`] makes it.
@@ -129,16 +129,11 @@ fn enter(
     (job, agreement): (&Job, &Agreement),
     (ledger, round): (&Ledger, Option<u64>),
 ) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
-    let terms = job.terms(round.unwrap_or_default(), agreement)?;
-    let (mut sealer, mut contribution, clipped) = begin(key, engine, update, &terms)?;
-    match round {
-        Some(round) => ledger.seal(job, key.number(), round)?,
-        None => {
-            contribution.round = ledger.seal_next(job, key.number())?;
-            sealer.tag(&key.tag_key()?, &job.terms(contribution.round, agreement)?);
-        }
-    }
-    Ok((sealer, contribution, clipped))
+    let begin = |round| begin(key, engine.clone(), update, &job.terms(round, agreement)?);
+    let Some(round) = round else { return ledger.seal_next(job, key.number(), begin) };
+    let begun = begin(round)?;
+    ledger.seal(job, key.number(), round)?;
+    Ok(begun)
 }
 
 /// Returns a sealer of an update of a weight, its contribution without a stream, and how many values of each tensor
@@ -224,12 +219,6 @@ impl Sealer {
         ticket.spend(key, next)?;
         let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
         Ok(Self { engine, encryptor, tags, contributor, chunks, update, key, ticket, next })
-    }
-
-    /// Makes the tags those of other terms. Nothing is sealed yet.
-    fn tag(&mut self, key: &TagKey, terms: &Terms<'_>) {
-        let (statement, weight) = (terms.statement(), self.update.weight());
-        self.tags = Tags::new(key, &statement, &self.contributor, &self.chunks, weight);
     }
 
     /// Returns the contribution's public record.
