@@ -123,7 +123,6 @@ fn integers_and_tensors_of_more_bits_make_rounds_over_datagrams() {
 
 #[test]
 fn a_job_may_have_bits_of_its_own_for_some_tensors() {
-    let plain = place("ckks-sum", "");
     let place = place("ckks-sum", "--bits head.*=32 --bits nothing=9");
     ranges(&place, "");
     let unnamed = "bits of \"nothing\": no tensor of floats has such a name";

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 use crate::{
     Error,
     bytes::{Reader, Writer},
@@ -57,7 +59,7 @@ impl Seed {
 
     /// Derives the seed of an update from what names it and the seed of its rounding, which nobody else has.
     pub(crate) fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
-        let material = [&rounding[..], fingerprint].concat();
+        let material = Zeroizing::new([&rounding[..], fingerprint].concat());
         Self(blake3::derive_key("ciphergram 2026 seed of an update", &material))
     }
 
@@ -115,7 +117,7 @@ impl fmt::Debug for JobId {
 pub struct Statement(pub(crate) [u8; 32]);
 
 impl Statement {
-    /// That of no round: programs are shown and measured under it.
+    /// The statement that programs are shown and measured under: no round has it.
     pub(crate) const NONE: Self = Self([0; 32]);
 }
 

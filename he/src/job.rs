@@ -75,7 +75,7 @@ pub struct Budget {
     pub epsilon: f64,
     /// The probability that more is given away.
     pub delta: f64,
-    /// Rounds, numbered from 0. The ledger counts them for a client, and none follows.
+    /// Rounds that it is for, numbered from 0: a client contributes to none beyond, and to each once, by its ledger.
     pub rounds: u32,
 }
 
@@ -108,8 +108,8 @@ pub fn usual_min_clients(clients: u32) -> u32 {
     (2 * clients).div_ceil(3).max(FEW).min(clients)
 }
 
-/// Contributors of a sum who do not work together, at least.
-const HONEST: u16 = 2;
+/// The fewest contributors of a sum who are assumed not to collude.
+const MIN_HONEST: u16 = 2;
 
 impl Limits {
     /// Returns the limits of a job by default: all clients of the key, two thirds of them to a sum and at least three or
@@ -138,7 +138,7 @@ impl Limits {
     pub fn of_clients(self, clients: u16, min_clients: Option<u16>) -> Self {
         let usual = usual_min_clients(clients.into()) as u16;
         let min_clients = min_clients.unwrap_or(usual);
-        let colluders = (clients.saturating_sub(1) / 3).min(min_clients.saturating_sub(HONEST));
+        let colluders = (clients.saturating_sub(1) / 3).min(min_clients.saturating_sub(MIN_HONEST));
         Self { clients, min_clients, colluders: Some(colluders), ..self }
     }
 
@@ -154,7 +154,8 @@ impl Limits {
                 "at least {min_clients} contributors of {clients} clients; choose 1 to {clients}"
             ));
         }
-        if let Some(colluders) = self.colluders.filter(|&c| c > min_clients.saturating_sub(HONEST))
+        if let Some(colluders) =
+            self.colluders.filter(|&c| c > min_clients.saturating_sub(MIN_HONEST))
         {
             return bad(format!(
                 "{colluders} colluding clients, who would read the update of the one other in a sum of {min_clients}; \
@@ -217,10 +218,7 @@ impl Limits {
     /// Refuses updates of `values` values whose rounds give away more than the budget, if there is one.
     fn check_budget(&self, noise: Noise, half_steps: u32, values: usize) -> Result<(), Error> {
         let mechanism = Mechanism::new(noise, noise.range(), half_steps, values)?;
-        let Some(Budget { epsilon, delta, rounds }) = self.noise.and_then(|noise| noise.budget)
-        else {
-            return Ok(());
-        };
+        let Some(Budget { epsilon, delta, rounds }) = self.budget() else { return Ok(()) };
         let colluders = self.colluders.unwrap_or(0).into();
         let found = mechanism.epsilon(Release { rounds, colluders }, delta)?.epsilon;
         // A budget that is no number admits nothing.
@@ -232,6 +230,11 @@ impl Limits {
              {delta}, and the budget is {epsilon}: choose more noise, or fewer rounds"
         );
         Err(Error::Limits { why })
+    }
+
+    /// Returns the privacy budget, if there is one.
+    fn budget(&self) -> Option<Budget> {
+        self.noise.and_then(|noise| noise.budget)
     }
 
     /// Returns the noise that the clients add together, if there is any.
@@ -284,7 +287,7 @@ impl Limits {
             w.prefixed(b"colluders");
             w.u16(colluders);
         }
-        if let Some(Budget { epsilon, delta, rounds }) = self.noise.and_then(|noise| noise.budget) {
+        if let Some(Budget { epsilon, delta, rounds }) = self.budget() {
             w.prefixed(b"budget");
             w.u64(epsilon.to_bits());
             w.u64(delta.to_bits());
@@ -530,12 +533,11 @@ impl Job {
     /// As [`check_agreement`](Self::check_agreement); [`Error::BudgetSpent`].
     pub fn terms<'a>(&'a self, round: u64, agreement: &'a Agreement) -> Result<Terms<'a>, Error> {
         self.check_agreement(agreement)?;
-        match self.limits.noise.and_then(|noise| noise.budget) {
-            Some(Budget { rounds, .. }) if round >= rounds.into() => {
-                Err(Error::BudgetSpent { round, rounds })
-            }
-            _ => Ok(()),
-        }?;
+        if let Some(Budget { rounds, .. }) = self.limits.budget()
+            && round >= rounds.into()
+        {
+            return Err(Error::BudgetSpent { round, rounds });
+        }
         Ok(Terms { job: self, round, agreement })
     }
 }

@@ -163,6 +163,6 @@ fn fresh_endpoint(
     let sure = if near { LOOPBACK_DATAGRAM_BYTES } else { DEFAULT_DATAGRAM_BYTES };
     let config = Config::new(identity, incarnation, *random::bytes::<32>()?);
     // A system that fails later leaves what was drawn at the start.
-    let fresh = || random::bytes().map_or([0; 32], |bytes| *bytes);
-    Ok(Config { datagram_bytes: datagram_bytes.unwrap_or(sure), fresh, ..config })
+    let entropy = || random::bytes().map_or([0; 32], |bytes| *bytes);
+    Ok(Config { datagram_bytes: datagram_bytes.unwrap_or(sure), entropy, ..config })
 }

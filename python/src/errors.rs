@@ -334,7 +334,7 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::NotTheirs { contributors } => {
             ("SumMismatch", facts.count("contributors", *contributors))
         }
-        E::BeyondJob { .. } => ("BeyondJob", facts),
+        E::BeyondJob { .. } | E::BudgetSpent { .. } => ("BeyondJob", facts),
         E::AnotherRound { found, expected } => {
             ("RoundMismatch", facts.count("found", *found).count("expected", *expected))
         }

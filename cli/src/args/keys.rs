@@ -57,7 +57,7 @@ pub(crate) struct Key {
 pub(crate) enum KeyCommand {
     /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
     Upgrade(KeyUpgrade),
-    /// Tell how many sums did not open under a secret key: at the 16th it opens no more,
+    /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th,
     /// under ckks-sum-public at the 4th
     Status(KeyStatus),
 }
@@ -100,8 +100,8 @@ pub(crate) struct Job {
     /// fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// Clients that are assumed to work together against the others: of every sum two contributors or more are none of
-    /// them [default: less than a third of the clients]
+    /// Most clients that are assumed to collude: every sum has at least two contributors beyond them [default: less
+    /// than a third of the clients]
     #[arg(long)]
     pub(crate) colluders: Option<u16>,
     /// Largest weight of a client [default: that of --ranges, 1 with noise and with private ranges, else
@@ -145,7 +145,7 @@ pub(crate) struct Job {
     #[arg(long, value_name = "EPSILON", requires_all = ["dp_sigma", "dp_rounds"])]
     pub(crate) dp_epsilon: Option<f64>,
     /// The budget's delta: the probability that more than epsilon is given away
-    #[arg(long, value_name = "DELTA", default_value_t = 1e-5)]
+    #[arg(long, value_name = "DELTA", default_value_t = 1e-5, requires = "dp_epsilon")]
     pub(crate) dp_delta: f64,
     /// The budget's rounds, after which no client contributes to the job
     #[arg(long, value_name = "ROUNDS", requires = "dp_epsilon", value_parser = clap::value_parser!(u32).range(1..))]

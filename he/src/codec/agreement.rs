@@ -9,7 +9,7 @@ use crate::{
     Error, Parameters, TensorSpec,
     bytes::{Reader, Writer},
     error::FrameError,
-    params::{BITS, Chunks},
+    params::{BITS, Chunks, MAX_CLIENTS},
     tensors::Dtype,
 };
 
@@ -40,9 +40,10 @@ pub struct OpenedRound {
     pub sum: [u8; 32],
 }
 
-/// Precedes a norm that updates are clipped to, in the place of the largest weight, which is never 0.
-const CLIP_NORM: u32 = 0;
-/// Precedes the rounds that were opened, in the place of such a norm, which is never NaN.
+/// Stands in the place of the largest weight, which is never 0, before a norm that updates are clipped to and before rounds
+/// that were opened.
+const EXTENSION: u32 = 0;
+/// Stands before rounds that were opened in the place of such a norm, which is never NaN.
 const OPENED: u64 = u64::MAX;
 
 /// More values than this is a malformed frame. It keeps the number of chunks below 2^32: those that carry
@@ -396,7 +397,7 @@ impl Agreement {
 
     pub(crate) fn write(&self, w: &mut Writer) {
         if !self.opened.is_empty() {
-            w.u32(CLIP_NORM);
+            w.u32(EXTENSION);
             w.u64(OPENED);
             w.u16(self.opened.len() as u16);
             for OpenedRound { round, sum } in &self.opened {
@@ -405,7 +406,7 @@ impl Agreement {
             }
         }
         if let Some(norm) = self.clip_norm {
-            w.u32(CLIP_NORM);
+            w.u32(EXTENSION);
             w.u64(norm.to_bits());
         }
         w.u32(self.max_weight);
@@ -415,29 +416,22 @@ impl Agreement {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let (mut opened, mut clip_norm, mut max_weight) = (vec![], None, r.u32()?);
-        if max_weight == CLIP_NORM {
-            let mut norm = r.u64()?;
-            if norm == OPENED {
-                for _ in 0..r.u16()? {
-                    opened.push(OpenedRound { round: r.u64()?, sum: r.array()? });
-                }
-                max_weight = r.u32()?;
-                norm = if max_weight == CLIP_NORM { r.u64()? } else { OPENED };
+        let (mut opened, mut clip_norm) = (vec![], None);
+        let max_weight = loop {
+            match r.u32()? {
+                EXTENSION => match r.u64()? {
+                    OPENED if opened.is_empty() && clip_norm.is_none() => opened = read_opened(r)?,
+                    norm if norm != OPENED && clip_norm.is_none() => {
+                        clip_norm = Some(f64::from_bits(norm));
+                    }
+                    _ => return Err(FrameError::Malformed { what: "an extension twice" }.into()),
+                },
+                max_weight => break max_weight,
             }
-            if norm != OPENED {
-                (clip_norm, max_weight) = (Some(f64::from_bits(norm)), r.u32()?);
-            }
-        }
+        };
         let specs = read_specs(r)?;
         let read = specs.iter().map(|_| read_range(r)).collect::<Result<Vec<_>, _>>()?;
         let (ranges, precisions): (Vec<_>, _) = read.into_iter().unzip();
-        if max_weight == 0 {
-            return Err(FrameError::Malformed { what: "a largest weight of 0" }.into());
-        }
-        if !opened.is_sorted_by(|a, b| a < b) {
-            return Err(FrameError::Malformed { what: "opened rounds out of order" }.into());
-        }
         let in_bits_of_key = vec![Precision::Key; specs.len()];
         let agreement = Self::of_parts(specs, ranges.clone(), in_bits_of_key, max_weight)?
             .with(precisions, ranges, max_weight)?
@@ -468,6 +462,18 @@ fn read_range(r: &mut Reader<'_>) -> Result<(f64, Precision), FrameError> {
             .ok_or(FrameError::Malformed { what: "an unknown precision" })?,
     };
     Ok((f64::from_bits(bits & !HAS_PRECISION), precision))
+}
+
+/// Reads the last sums that clients opened: some, ascending, and no more than there are clients.
+fn read_opened(r: &mut Reader<'_>) -> Result<Vec<OpenedRound>, FrameError> {
+    let count = u32::from(r.u16()?);
+    let read = |_| Ok(OpenedRound { round: r.u64()?, sum: r.array()? });
+    let opened: Vec<_> =
+        (0..count.min(MAX_CLIENTS)).map(read).collect::<Result<_, FrameError>>()?;
+    if !(1..=MAX_CLIENTS).contains(&count) || !opened.is_sorted_by(|a, b| a < b) {
+        return Err(FrameError::Malformed { what: "a list of opened rounds" });
+    }
+    Ok(opened)
 }
 
 /// Returns the number of all values, if these are tensors that can be summed; otherwise why not.

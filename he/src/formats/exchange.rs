@@ -9,7 +9,10 @@
 //! Under a job with private ranges a client proposes them encrypted, and the terms carry those that are agreed,
 //! encrypted too: in clear both have the largest range of the job for every tensor, until a client opens them.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::frame::{self, Header, Kind};
 use crate::{
@@ -20,6 +23,7 @@ use crate::{
     error::FrameError,
     ids::{JobId, Seed},
     job::Job,
+    params::MAX_CLIENTS,
     private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey, RangesSecret},
 };
 
@@ -183,31 +187,30 @@ pub struct Joined {
     pub left_out: Vec<(u16, Error)>,
 }
 
-/// Finds what most are the same as, on a tie the first of them: one liar is not the measure of all.
-fn commonest<T: Copy>(all: impl Iterator<Item = T>, is_same: impl Fn(T, T) -> bool) -> Option<T> {
-    let mut found: Vec<(T, usize)> = vec![];
-    for one in all {
-        match found.iter_mut().find(|(first, _)| is_same(*first, one)) {
+/// Returns the agreement whose layout most have, on a tie the first: one liar does not set the measure.
+fn commonest_layout<'a>(agreements: &[&'a Agreement]) -> Option<&'a Agreement> {
+    let mut found: Vec<(&Agreement, usize)> = vec![];
+    for agreement in agreements {
+        match found.iter_mut().find(|(first, _)| first.check_same_layout(agreement).is_ok()) {
             Some((_, count)) => *count += 1,
-            None => found.push((one, 1)),
+            None => found.push((agreement, 1)),
         }
     }
-    found.into_iter().rev().max_by_key(|(_, count)| *count).map(|(one, _)| one)
+    found.into_iter().rev().max_by_key(|(_, count)| *count).map(|(agreement, _)| agreement)
 }
 
-/// Refuses an agreement of a client who opened another sum of a round than most others did, on a tie than the first.
-///
-/// # Errors
-/// [`Error::DifferentSums`].
-fn check_opened(own: &Agreement, others: &[&Agreement]) -> Result<(), Error> {
-    for own in own.opened() {
-        let all = others.iter().flat_map(|other| other.opened());
-        let of_round = all.filter(|other| other.round == own.round);
-        if commonest(of_round, |a, b| a == b).is_some_and(|usual| usual != own) {
-            return Err(Error::DifferentSums { round: own.round });
-        }
+/// Returns for each round that some opened last the sum that most opened it to, on a tie the first.
+fn usual_sums(agreements: &[&Agreement]) -> BTreeMap<u64, [u8; 32]> {
+    let mut counts: BTreeMap<OpenedRound, (usize, Reverse<usize>)> = BTreeMap::new();
+    for (place, opened) in agreements.iter().flat_map(|a| a.opened()).enumerate() {
+        counts.entry(*opened).or_insert((0, Reverse(place))).0 += 1;
     }
-    Ok(())
+    let mut usual: BTreeMap<u64, ((usize, Reverse<usize>), [u8; 32])> = BTreeMap::new();
+    for (OpenedRound { round, sum }, found) in counts {
+        let best = usual.entry(round).or_insert((found, sum));
+        *best = (found, sum).max(*best);
+    }
+    usual.into_iter().map(|(round, (_, sum))| (round, sum)).collect()
 }
 
 impl RoundTerms {
@@ -218,7 +221,7 @@ impl RoundTerms {
     ///
     /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
     /// most others, on a tie than the client with the lowest number; whoever announces another's seed; and whoever
-    /// is more than 64 rounds above all others; whoever opened another sum of a round than most.
+    /// is more than 64 rounds above all others, or opened another sum of a round than most.
     ///
     /// # Errors
     /// Nobody is left.
@@ -236,14 +239,25 @@ impl RoundTerms {
             }
         });
         let all: Vec<_> = sorted.iter().map(|(_, a)| &a.agreement).collect();
-        let usual = commonest(all.iter().copied(), |a, b| a.check_same_layout(b).is_ok());
+        let (usual, sums) = (commonest_layout(&all), usual_sums(&all));
+        let mut opened = BTreeSet::<OpenedRound>::new();
         for (number, a) in sorted {
             let number = *number;
             let mut check = || {
                 if let Some(usual) = usual {
                     usual.check_same_layout(&a.agreement)?;
                 }
-                check_opened(&a.agreement, &all)?;
+                let of_others = |own: &&OpenedRound| sums.get(&own.round) != Some(&own.sum);
+                if let Some(OpenedRound { round, .. }) = a.agreement.opened().iter().find(of_others)
+                {
+                    return Err(Error::DifferentSums { round: *round });
+                }
+                let more = a.agreement.opened().iter().filter(|own| !opened.contains(own));
+                if opened.len() + more.count() > MAX_CLIENTS as usize {
+                    let why = "more sums that were opened last than there are clients".into();
+                    return Err(Error::BeyondJob { why });
+                }
+                opened.extend(a.agreement.opened());
                 if let Some(proposal) = &a.proposal {
                     proposals.add(&Contributor { number, seed: proposal.seed() })?;
                 }

@@ -123,7 +123,9 @@ impl Job {
             kind: KIND.into(),
             version: match (colluders, private_ranges) {
                 (Some(_), _) => VERSION,
-                _ if !bits.is_empty() => VERSION,
+                _ if !bits.is_empty() || noise.is_some_and(|noise| noise.budget.is_some()) => {
+                    VERSION
+                }
                 (None, Some(_)) => 2,
                 (None, None) => 1,
             },

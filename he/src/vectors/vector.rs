@@ -60,7 +60,7 @@ pub struct Vector {
     pub(super) ciphertexts: Vec<Ciphertext>,
 }
 
-/// Binary logarithm of the largest sum of squares of a vector for products, in units squared.
+/// Binary logarithm of the largest sum of squares of a vector's values, in units squared.
 const SQUARES_BITS: f64 = 8.0;
 
 /// Binary logarithms of units: doubles hold all values then.

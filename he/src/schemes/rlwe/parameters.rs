@@ -23,9 +23,11 @@ pub const NOISE_BOUND: u64 = 21;
 /// a chunk.
 const MOST_APART: usize = 4;
 
-/// The degree of the smallest ring, and the most clients under `ckks-sum` that it is for: with more, what their failures in
-/// one round may tell leaves less than 128 bits of a statement's secret (`he/docs/verifiable-sums.md`).
-const FEW_CLIENTS: (usize, u32) = (4096, 512);
+/// The degree of the smallest ring.
+const SMALLEST_DEGREE: usize = 4096;
+/// The most clients under `ckks-sum` that the smallest ring is for: with more, what their failures in one round may tell
+/// leaves less than 128 bits of a statement's secret (`he/docs/verifiable-sums.md`).
+const MAX_CLIENTS_OF_SMALLEST: u32 = 512;
 
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,8 +180,8 @@ fn derive(
     let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
     check_security(ring.degree(), prime_bits)?;
     let Literal { scheme, clients, bits } = literal;
-    let (degree, most) = FEW_CLIENTS;
-    if scheme == Scheme::CkksSum && ring.degree() == degree && clients > most {
+    let is_smallest = ring.degree() == SMALLEST_DEGREE;
+    if scheme == Scheme::CkksSum && is_smallest && clients > MAX_CLIENTS_OF_SMALLEST {
         return Err(ParameterError::NoRoom { clients, bits });
     }
     lay_out(ring, literal, field_bits)
@@ -241,7 +243,11 @@ mod tests {
     use num_bigint::BigUint;
 
     use super::*;
-    use crate::params::{BITS, MAX_CLIENTS, Parameters};
+    use crate::{
+        job::usual_min_clients,
+        ledger::MAX_TRIES,
+        params::{BITS, MAX_CLIENTS, Parameters},
+    };
 
     /// Returns the rows of 128-bit security once more.
     fn allowed(degree: usize) -> u64 {
@@ -373,12 +379,14 @@ mod tests {
     /// dimensions that Q needs at 128 bits, but for a chance of 2^-128. See `he/docs/verifiable-sums.md`.
     #[test]
     fn failures_of_a_round_leave_128_bits() {
+        // C(42, 21) / 2^42: the likeliest value of one draw of noise.
         let most_likely =
             (22..=42).fold(1.0, |p, i| p * f64::from(i) / f64::from(i - 21)) / 2f64.powi(42);
         for clients in 3..=MAX_CLIENTS {
-            let contributors = f64::from((2 * clients).div_ceil(3).max(3));
+            let contributors = f64::from(usual_min_clients(clients));
             let each = -(most_likely / contributors.sqrt()).log2();
-            let told = (5f64.log2() * f64::from(clients) + 128.0) / each;
+            let outcomes = (MAX_TRIES + 1) as f64;
+            let told = (outcomes.log2() * f64::from(clients) + 128.0) / each;
             for bits in BITS {
                 let p =
                     Parameters::new(Literal { scheme: Scheme::CkksSum, clients, bits }).unwrap();

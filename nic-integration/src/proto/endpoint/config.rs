@@ -36,12 +36,12 @@ pub struct Config {
     pub identity: Identity,
     /// This process's number: random, fresh at every start.
     pub incarnation: NonZeroU32,
-    /// Source of indices and cookies, and of handshake keys together with `fresh`: from the operating
+    /// Source of indices and cookies, and of handshake keys together with `entropy`: from the operating
     /// system, fresh at every start.
     pub seed: [u8; 32],
-    /// Returns 32 more bytes for each handshake: of the operating system, so that a process that was
-    /// copied while it ran shares no key with its copy. Zeros where a seed makes a whole world.
-    pub fresh: fn() -> [u8; 32],
+    /// Returns 32 bytes of the system's entropy for each handshake, so that a copy of a running process
+    /// shares no key with it. Zeros in simulations.
+    pub entropy: fn() -> [u8; 32],
     /// The nodes that may open a link to us. Those we contact need not be among them.
     pub allow: BTreeSet<NodeId>,
     /// The cipher towards those we contact; those who contact us choose theirs.
@@ -76,7 +76,7 @@ impl Config {
             identity,
             incarnation,
             seed,
-            fresh: || [0; 32],
+            entropy: || [0; 32],
             allow: BTreeSet::new(),
             suite: Suite::default(),
             datagram_bytes: DEFAULT_DATAGRAM_BYTES,

@@ -66,7 +66,7 @@ impl Endpoint {
             sockets,
             pipelines: self.config.pipelines,
         };
-        stir(&mut self.rng, self.config.fresh);
+        reseed(&mut self.rng, self.config.entropy);
         let (node, rng, out) = (link.peer.node, &mut self.rng, &mut bytes);
         let initiator =
             Initiator::hello(me, node, index, &parameters, cookie.as_ref(), rng, out).ok();
@@ -133,7 +133,7 @@ impl Endpoint {
         if admission != Admission::Welcome {
             return None;
         }
-        stir(&mut self.rng, self.config.fresh);
+        reseed(&mut self.rng, self.config.entropy);
         let hello = Hello::open(&self.config.identity, bytes, &mut self.rng).ok()?;
         if self.config.allow.contains(&hello.node) {
             return Some(hello);
@@ -370,11 +370,11 @@ impl Endpoint {
     }
 }
 
-/// Goes on from another state, which depends on the one before and on fresh bytes.
-fn stir(rng: &mut ChaCha20Rng, fresh: fn() -> [u8; 32]) {
+/// Reseeds the generator with its next 32 bytes and as many of entropy.
+fn reseed(rng: &mut ChaCha20Rng, entropy: fn() -> [u8; 32]) {
     let mut seed = Zeroizing::new([0; 32]);
     rng.fill_bytes(&mut *seed);
-    let fresh = Zeroizing::new(fresh());
-    seed.iter_mut().zip(fresh.iter()).for_each(|(byte, fresh)| *byte ^= fresh);
+    let entropy = Zeroizing::new(entropy());
+    seed.iter_mut().zip(entropy.iter()).for_each(|(byte, more)| *byte ^= more);
     *rng = ChaCha20Rng::from_seed(*seed);
 }
