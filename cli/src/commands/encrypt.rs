@@ -2,7 +2,7 @@
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, Error, Job, Ledger, Update, Written,
+    Agreement, Error, Job, Update, Written,
     codec::{Policy, RangesFile},
     encrypt_to,
 };
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let inputs =
         [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
     let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
-    let ledger = Ledger::beside(key_path);
+    let ledger = args.used.ledger_of(key_path)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
     // A full disk is to cost no round.
     let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
