@@ -129,6 +129,19 @@ impl Ledger {
         Ok(own.max(next(record.last_opened(&name).map(|opened| opened.round))))
     }
 
+    /// Returns the round asked for, or the next one, if client `number` may contribute to it by now.
+    ///
+    /// # Errors
+    /// [`Error::RoundOver`]; the file cannot be read.
+    pub fn open_round(&self, job: &Job, number: u16, asked: Option<u64>) -> Result<u64, Error> {
+        let Some(round) = asked else { return self.next_round(job, number) };
+        let last = held(&self.0.lines).read()?.last_sealed(&job.id().to_string(), number);
+        match last.filter(|last| *last >= round) {
+            Some(last) => Err(Error::RoundOver { number, round, last }),
+            None => Ok(round),
+        }
+    }
+
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.
     ///
     /// # Errors

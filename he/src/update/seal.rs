@@ -15,7 +15,7 @@ use crate::{
     params::Chunks,
     random,
     schemes::{Encryptor, Pace},
-    tag::{TagKey, Tags},
+    tag::Tags,
 };
 
 /// A whole contribution, as [`encrypt`] makes it.
@@ -81,6 +81,17 @@ pub fn encrypt_frame<'a>(
     Ok(EncryptedFrame { bytes, clipped, round: contribution.round })
 }
 
+/// When others can have the bytes of a contribution that [`encrypt_to`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// While they are written, as through a pipe: the round is in the ledger before the first of them.
+    Written,
+    /// When all of them are in place: the caller calls [`Ledger::seal`] for the round just before. Until then it is
+    /// not used, so a contribution that was cut short costs none. To seal the round again is safe then: nothing of the
+    /// first attempt left, and another one draws a seed anew, from which masks and noise follow.
+    InPlace,
+}
+
 /// A contribution as [`encrypt_to`] wrote it.
 pub struct Written {
     /// The bytes of ciphertext.
@@ -103,9 +114,16 @@ pub fn encrypt_to<'a>(
     agreed: (&Job, &Agreement),
     (ledger, round): (&Ledger, Option<u64>),
     out: &mut impl Write,
+    leaves: Leaves,
 ) -> Result<Written, Error> {
-    let key = key.into();
-    let (mut sealer, contribution, clipped) = enter(key, engine, update, agreed, (ledger, round))?;
+    let (key, (job, agreement)) = (key.into(), agreed);
+    let (mut sealer, contribution, clipped) = match leaves {
+        Leaves::Written => enter(key, engine, update, agreed, (ledger, round))?,
+        Leaves::InPlace => {
+            let round = ledger.open_round(job, key.number(), round)?;
+            begin(key, engine, update, &job.terms(round, agreement)?)?
+        }
+    };
     let mut hasher = blake3::Hasher::new();
     let mut put = |bytes: &[u8]| {
         hasher.update(bytes);
@@ -129,16 +147,16 @@ fn enter(
     (job, agreement): (&Job, &Agreement),
     (ledger, round): (&Ledger, Option<u64>),
 ) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
-    let terms = job.terms(round.unwrap_or_default(), agreement)?;
-    let (mut sealer, mut contribution, clipped) = begin(key, engine, update, &terms)?;
-    match round {
-        Some(round) => ledger.seal(job, key.number(), round)?,
-        None => {
-            contribution.round = ledger.seal_next(job, key.number())?;
-            sealer.tag(&key.tag_key()?, &job.terms(contribution.round, agreement)?);
+    loop {
+        // Masks, noise and tags are all of the round's statement: what has begun cannot change to another round.
+        let next = ledger.open_round(job, key.number(), round)?;
+        let begun = begin(key, engine.clone(), update, &job.terms(next, agreement)?)?;
+        match ledger.seal(job, key.number(), next) {
+            // Another came between: there is a next one.
+            Err(Error::RoundOver { .. }) if round.is_none() && next < u64::MAX => {}
+            sealed => return sealed.map(|()| begun),
         }
     }
-    Ok((sealer, contribution, clipped))
 }
 
 /// Returns a sealer of an update of a weight, its contribution without a stream, and how many values of each tensor
@@ -224,12 +242,6 @@ impl Sealer {
         ticket.spend(key, next)?;
         let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
         Ok(Self { engine, encryptor, tags, contributor, chunks, update, key, ticket, next })
-    }
-
-    /// Makes the tags those of other terms. Nothing is sealed yet.
-    fn tag(&mut self, key: &TagKey, terms: &Terms<'_>) {
-        let (statement, weight) = (terms.statement(), self.update.weight());
-        self.tags = Tags::new(key, &statement, &self.contributor, &self.chunks, weight);
     }
 
     /// Returns the contribution's public record.
