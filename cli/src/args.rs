@@ -10,10 +10,13 @@ mod rounds;
 mod values;
 mod vectors;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use ciphergram_accel::Choice;
-use ciphergram_he::{Integers, Scheme, params::Literal};
+use ciphergram_he::{Error, Integers, Ledger, Scheme, params::Literal};
 use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
 };
@@ -277,6 +280,27 @@ impl IntegersChoice {
             IntegersName::Sum => Integers::Sum,
             IntegersName::Refuse => Integers::Refuse,
         }
+    }
+}
+
+/// The record of a key's use.
+#[derive(Args)]
+pub(crate) struct Used {
+    /// The key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
+    /// the key]
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+}
+
+impl Used {
+    /// Returns the ledger of a key's file.
+    pub(crate) fn ledger_of(&self, key: &Path) -> Result<Ledger, Error> {
+        Ok(Ledger::at(Ledger::path_of(key, self.ledger.clone())?))
+    }
+
+    /// Returns the option that keys without a ledger have none of, and whether it is given.
+    pub(crate) fn of_sums(&self) -> (&'static str, bool) {
+        ("--ledger", self.ledger.is_some())
     }
 }
 

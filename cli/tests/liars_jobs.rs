@@ -123,8 +123,11 @@ fn a_round_is_sealed_for_once_and_opened_once() {
     place.fails_with(1, &encrypt(1, "--out d.cgm --round 6"), &[over]);
 
     let aggregate = "aggregate --key keys/public.json --out sum.cgm";
-    let mixed = "next.cgm: it is of round 1, others are of round 0: say --round 0";
+    let mixed = "next.cgm: it is of round 1, others are of round 0: its client can go back to none, so the others \
+                 catch up by encrypt --round 1";
     place.fails_with(1, &format!("{aggregate} a.cgm next.cgm c.cgm"), &[mixed]);
+    let behind = "a.cgm: it is of round 0, others are of round 1: its client catches up by encrypt --round 1";
+    place.fails_with(1, &format!("{aggregate} next.cgm a.cgm"), &[behind]);
     let decrypt = "decrypt --key keys/secret.json --in sum.cgm --out out";
     // Too few: nothing is opened, and the sum of all may follow.
     place.done(&format!("{aggregate} a.cgm"));

@@ -266,6 +266,24 @@ fn signals_leave_nothing_behind() {
 }
 
 #[test]
+fn an_encryption_that_is_stopped_uses_no_round() {
+    let place = place();
+    place.write("big", to_file(&tensors::single(&vec![0.5; 8_000_000])));
+    place.done("ranges --policy fixed:1 --out big.json big");
+    let encrypt =
+        "encrypt --key keys/secret.json --client 0 --in big --ranges big.json --out big.cgm";
+    let process = place.start(encrypt);
+    let is_written =
+        |name: &String| fs::metadata(place.path(name)).is_ok_and(|file| file.len() > 0);
+    wait_until(|| temporaries(&place.path(".")).iter().any(is_written));
+    process.signal("INT");
+    assert_eq!(process.finish().code, Some(130));
+    assert!(!place.path("big.cgm").exists() && !place.path("keys/secret.json.ledger").exists());
+    let said = place.done(&encrypt.replace("big", "g").replace("g.json", "r.json"));
+    assert!(said.contains("g.cgm: round 0, "), "{said}");
+}
+
+#[test]
 fn a_signal_ends_a_command_whose_standard_error_takes_nothing() {
     let place = place();
     shell_ends(&place, 0, "mkfifo in");

@@ -114,6 +114,48 @@ fn a_full_disk_is_named_and_costs_nothing() {
     assert!(!place.path("keys/secret.json.ledger").exists());
 }
 
+/// A Kubernetes Secret is such a mount.
+#[test]
+fn a_key_that_cannot_be_written_beside_has_its_ledger_elsewhere() {
+    let place = Place::with_key("ckks-sum", 2);
+    place.write("g", to_file(&mixed(1)));
+    place.settle("g", 10.0, 1, "--min-clients 1");
+    let run = |variable: &str, words: &str| {
+        let line = format!(
+            "mount --bind keys keys && mount -o remount,bind,ro keys && {variable} $C {words}"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "bash", "-c", &line]).current_dir(place.path("."));
+        command.env("C", env!("CARGO_BIN_EXE_ciphergram")).env("CIPHERGRAM_GPU", "none");
+        let ran = command.output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+    };
+    if run("", "identity --out me").0 != Some(0) {
+        eprintln!("skipped: no user namespaces here");
+        return;
+    }
+    let encrypt = "encrypt --key keys/secret.json --client 0 --in g --out 0.cgm";
+    let (code, stderr) = run("", encrypt);
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("keys/secret.json.ledger: ") && stderr.contains("--ledger FILE"),
+        "{stderr}"
+    );
+    assert_eq!(run("", &format!("{encrypt} --ledger use")).0, Some(0));
+    // The variable counts for all commands, as the option does, which goes before it.
+    assert_eq!(run("CIPHERGRAM_LEDGER=use", &format!("{encrypt} --round 1")).0, Some(0));
+    let (code, stderr) =
+        run("CIPHERGRAM_LEDGER=none", &format!("{encrypt} --ledger use --round 1"));
+    assert!(code == Some(1) && stderr.contains("its next round is 2"), "{stderr}");
+    place.done("aggregate --key keys/public.json --out sum 0.cgm");
+    let decrypt = "decrypt --key keys/secret.json --in sum --out mean";
+    assert_eq!(run("CIPHERGRAM_LEDGER=use", decrypt).0, Some(0));
+    assert_eq!(run("", "key status --key keys/secret.json --ledger use").0, Some(0));
+    let lines = String::from_utf8(place.read("use")).unwrap();
+    let verbs: Vec<_> = lines.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(verbs, ["sealed", "sealed", "opening", "opened"]);
+}
+
 #[test]
 fn what_is_out_of_bounds_is_an_error() {
     let place = Place::with_key("ckks-sum", 3);

@@ -328,7 +328,7 @@ pub enum Error {
         why: String,
     },
     /// A contribution of another round than the first.
-    #[error("it is of round {found}, others are of round {expected}: say --round {expected}")]
+    #[error("it is of round {found}, others are of round {expected}: {}", caught_up(*found, *expected))]
     AnotherRound {
         /// The round found.
         found: u64,
@@ -527,5 +527,15 @@ impl Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self::Io { why: error.to_string() }
+    }
+}
+
+/// Returns who catches up with whom: rounds of a client ascend.
+fn caught_up(found: u64, others: u64) -> String {
+    match found < others {
+        true => format!("its client catches up by encrypt --round {others}"),
+        false => format!(
+            "its client can go back to none, so the others catch up by encrypt --round {found}"
+        ),
     }
 }

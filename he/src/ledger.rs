@@ -1,4 +1,4 @@
-//! The record of a key's use, on disk beside its file: a client seals one contribution to a round, and an opener
+//! The record of a key's use, on disk beside its file or where a person says: a client seals one contribution to a round, and an opener
 //! opens one sum of it. That of a key that is in one process alone is in its memory, until the key is saved.
 //!
 //! A ledger is a file of lines, to which lines are only added. The first one says of which version it is; that of the
@@ -26,12 +26,12 @@ mod record;
 use std::{
     collections::BTreeMap,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use self::{
-    lines::{Lines, Locked, Sync, lock, path_beside, with_end},
+    lines::{Lines, Locked, Sync, chosen, lock, path_beside, with_end},
     record::{End, Known},
 };
 use crate::{Error, Job, PublicKey, Sum, codec::OpenedRound, ids::hex};
@@ -63,14 +63,29 @@ impl Ledger {
     /// Returns the ledger beside a key's file, wherever links to that lead.
     #[must_use]
     pub fn beside(key: &Path) -> Self {
-        Self::of(Lines::of_file(path_beside(key)), 1)
+        Self::at(path_beside(key))
     }
 
-    /// Returns the ledger beside a key's file, for a process that takes part in many rounds: from the second one of a
-    /// client on it reserves their numbers by blocks of `rounds`, 32 at most.
+    /// Returns the file of the ledger of a key's file: the one given, or that which `CIPHERGRAM_LEDGER` names, or else
+    /// the one beside it. Several keys may have one ledger.
+    ///
+    /// # Errors
+    /// The file chosen is not there yet, and the one beside the key is.
+    pub fn path_of(key: &Path, given: Option<PathBuf>) -> Result<PathBuf, Error> {
+        Ok(chosen(key, given)?.unwrap_or_else(|| path_beside(key)))
+    }
+
+    /// Returns the ledger of a file.
     #[must_use]
-    pub fn reserving(key: &Path, rounds: u64) -> Self {
-        Self::of(Lines::of_file(path_beside(key)), rounds.clamp(1, MAX_BLOCK))
+    pub fn at(path: PathBuf) -> Self {
+        Self::reserving(path, 1)
+    }
+
+    /// Returns the ledger of a file, for a process that takes part in many rounds: from the second one of a client on it
+    /// reserves their numbers by blocks of `rounds`, 32 at most.
+    #[must_use]
+    pub fn reserving(path: PathBuf, rounds: u64) -> Self {
+        Self::of(Lines::of_file(path), rounds.clamp(1, MAX_BLOCK))
     }
 
     /// Makes the ledger of a key that no file has.
@@ -85,12 +100,14 @@ impl Ledger {
     }
 
     /// Moves a ledger from memory to beside the file that its key is saved to, and all clones with it. Of one that is
-    /// on disk a copy is written there.
+    /// on disk a copy is written there. Returns where that is.
     ///
     /// # Errors
     /// There is a ledger beside that file already, or it cannot be written.
-    pub fn move_beside(&self, key: &Path) -> Result<(), Error> {
-        held(&self.0.lines).move_to(path_beside(key))
+    pub fn move_beside(&self, key: &Path) -> Result<PathBuf, Error> {
+        let path = path_beside(key);
+        held(&self.0.lines).move_to(path.clone())?;
+        Ok(path)
     }
 
     /// Returns the round that client `number` may contribute to next: the one after the last that it sealed a
@@ -110,6 +127,19 @@ impl Ledger {
             _ => next(record.last_sealed(&name, number)),
         };
         Ok(own.max(next(record.last_opened(&name).map(|opened| opened.round))))
+    }
+
+    /// Returns the round asked for, or the next one, if client `number` may contribute to it by now.
+    ///
+    /// # Errors
+    /// [`Error::RoundOver`]; the file cannot be read.
+    pub fn open_round(&self, job: &Job, number: u16, asked: Option<u64>) -> Result<u64, Error> {
+        let Some(round) = asked else { return self.next_round(job, number) };
+        let last = held(&self.0.lines).read()?.last_sealed(&job.id().to_string(), number);
+        match last.filter(|last| *last >= round) {
+            Some(last) => Err(Error::RoundOver { number, round, last }),
+            None => Ok(round),
+        }
     }
 
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.

@@ -15,6 +15,8 @@ mod ticket;
 
 pub use aggregate::Accumulator;
 pub use open::{OpenedSum, decrypt, decrypt_into, decrypt_to};
-pub use seal::{Encrypted, EncryptedFrame, Sealer, Written, encrypt, encrypt_frame, encrypt_to};
+pub use seal::{
+    Encrypted, EncryptedFrame, Leaves, Sealer, Written, encrypt, encrypt_frame, encrypt_to,
+};
 pub use summing::{Summing, aggregate};
 pub use ticket::Ticket;

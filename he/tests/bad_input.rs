@@ -133,7 +133,9 @@ fn sums_refuse_by_name() {
     assert_eq!(error, "0.cgm: client 3 of 3 clients, which are numbered from 0");
     let later = Contribution { round: 3, ..contribution(&key, 1, &plain) };
     let error = sum(&key, vec![first.clone(), later]).unwrap_err();
-    assert_eq!(error, "1.cgm: it is of round 3, others are of round 2: say --round 2");
+    let mixed = "1.cgm: it is of round 3, others are of round 2: its client can go back to none, so the others catch up \
+                 by encrypt --round 3";
+    assert_eq!(error, mixed);
     let elsewhere = Job::new(key.public(), Limits::of_key(key.public())).unwrap().id();
     let stray = Contribution { job: elsewhere, ..contribution(&key, 1, &plain) };
     let error = sum(&key, vec![first.clone(), stray]).unwrap_err();

@@ -368,6 +368,15 @@ fn a_ledger_that_cannot_be_written_stops_what_it_is_for() {
         });
     assert!(named(opened.unwrap_err()));
     assert!(AnyKey::load(&place.path()).is_err());
+    // A file that is named by mistake stays as it is, if it has one line too.
+    let key = place.folder.path().join("other.json");
+    fs::write(&key, "{}").unwrap();
+    let error = Ledger::at(key.clone()).seal(&place.key.job, 0, 0).unwrap_err().to_string();
+    assert!(
+        error.ends_with("other.json: not a valid ledger: line 1 is not one of a ledger"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(key).unwrap(), "{}");
 }
 
 /// An opening that was cut short may have failed: it counts until it is tried again and ends well.
@@ -410,8 +419,8 @@ fn failures_are_of_a_key_and_damage_is_refused() {
 #[test]
 fn rounds_reserved_by_the_block_are_nobody_else_s() {
     let place = Place::new();
-    let (path, job) = (place.folder.path().join("secret.json"), &place.key.job);
-    let own = Ledger::reserving(&path, 32);
+    let job = &place.key.job;
+    let own = Ledger::reserving(place.path(), 32);
     // A process that takes part in one round reserves no others.
     assert_eq!((own.next_round(job, 3), own.seal(job, 3, 0)), (Ok(0), Ok(())));
     assert_eq!((own.next_round(job, 3), place.ledger().next_round(job, 3)), (Ok(1), Ok(1)));
@@ -434,13 +443,28 @@ fn rounds_reserved_by_the_block_are_nobody_else_s() {
     assert_eq!((own.seal(job, 3, 40), own.next_round(job, 3)), (Ok(()), Ok(41)));
     assert_eq!(place.ledger().next_round(job, 3), Ok(72));
     // Two processes by the block never have a round in common.
-    let other = Ledger::reserving(&path, 1000);
+    let other = Ledger::reserving(place.path(), 1000);
     assert_eq!((other.seal(job, 3, 72), other.seal(job, 3, 73)), (Ok(()), Ok(())));
     assert_eq!(own.seal(job, 3, 71), Ok(()));
     assert!(own.seal(job, 3, 72).is_err() && own.seal(job, 3, 104).is_err());
     assert_eq!((other.next_round(job, 3), own.next_round(job, 3)), (Ok(74), Ok(105)));
     assert_eq!(own.seal(job, 3, u64::MAX), Ok(()));
     assert!(own.seal(job, 3, u64::MAX).is_err());
+}
+
+#[test]
+fn a_ledger_elsewhere_does_not_forget_the_one_beside_the_key() {
+    let place = Place::new();
+    let (key, elsewhere) =
+        (place.folder.path().join("secret.json"), place.folder.path().join("use"));
+    assert_eq!(Ledger::path_of(&key, None), Ok(place.path()));
+    assert_eq!(Ledger::path_of(&key, Some(elsewhere.clone())), Ok(elsewhere.clone()));
+    assert_eq!(place.ledger().seal(&place.key.job, 0, 0), Ok(()));
+    let error = Ledger::path_of(&key, Some(elsewhere.clone())).unwrap_err().to_string();
+    assert!(error.contains("use: move ") && error.contains("secret.json.ledger"), "{error}");
+    fs::rename(place.path(), &elsewhere).unwrap();
+    let ledger = Ledger::at(Ledger::path_of(&key, Some(elsewhere)).unwrap());
+    assert_eq!(ledger.next_round(&place.key.job, 0), Ok(1));
 }
 
 #[test]
@@ -471,9 +495,9 @@ fn a_ledger_in_memory_moves_to_the_file_of_its_key_once() {
     let clone = memory.clone();
     assert_eq!((memory.seal(job, 1, 7), clone.next_round(job, 1)), (Ok(()), Ok(8)));
     let key = place.folder.path().join("secret.json");
-    assert_eq!(memory.move_beside(&key), Ok(()));
+    assert_eq!(memory.move_beside(&key), Ok(place.path()));
     assert_eq!(place.ledger().next_round(job, 1), Ok(8));
     assert_eq!((clone.seal(job, 1, 8), place.ledger().next_round(job, 1)), (Ok(()), Ok(9)));
-    assert_eq!(clone.move_beside(&key), Ok(()));
+    assert_eq!(clone.move_beside(&key), Ok(place.path()));
     assert!(matches!(Ledger::in_memory().move_beside(&key), Err(Error::Exists { .. })));
 }

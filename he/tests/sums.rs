@@ -15,9 +15,9 @@ use std::{
 use cases::cases;
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Ledger,
-    Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate, codec::Output, decrypt,
-    decrypt_to, encrypt_frame, encrypt_to, params::Scheme,
+    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Leaves,
+    Ledger, Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate, codec::Output,
+    decrypt, decrypt_to, encrypt_frame, encrypt_to, params::Scheme,
 };
 use proptest::prelude::*;
 use support::{
@@ -397,7 +397,8 @@ fn a_contribution_is_written_while_it_is_sealed() {
     let mut file = vec![];
     let client = key.secret.as_client(1);
     let to = (&ledger, Some(ROUND));
-    let written = encrypt_to(client, engine(), (&update, 1), agreed, to, &mut file).unwrap();
+    let written =
+        encrypt_to(client, engine(), (&update, 1), agreed, to, &mut file, Leaves::Written).unwrap();
     assert_eq!(written.round, ROUND);
     assert_eq!((written.clipped, ledger.next_round(&key.job, 1)), (vec![0], Ok(ROUND + 1)));
     let contribution = Contribution::from_bytes(&file, key.public()).unwrap();
@@ -411,15 +412,36 @@ fn a_contribution_is_written_while_it_is_sealed() {
     let mean = mean.tensors()[0].values().unwrap();
     assert!(values.iter().zip(mean).all(|(x, y)| (x - y).abs() <= 1.0 / 32767.0));
     // A second one to the round is not written.
-    let again = encrypt_to(client, engine(), (&update, 1), agreed, to, &mut vec![]);
+    let again =
+        encrypt_to(client, engine(), (&update, 1), agreed, to, &mut vec![], Leaves::Written);
     assert!(again.is_err());
+    // What is not in place yet uses no round. Of two at once, one gets it.
+    let mut two = [vec![], vec![]];
+    for file in &mut two {
+        let to = (&ledger, None);
+        let written =
+            encrypt_to(client, engine(), (&update, 1), agreed, to, file, Leaves::InPlace).unwrap();
+        assert_eq!((written.round, ledger.next_round(&key.job, 1)), (ROUND + 1, Ok(ROUND + 1)));
+        let read = Contribution::from_bytes(file, key.public()).unwrap();
+        let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(read))]).unwrap();
+        assert!(decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).is_ok());
+    }
+    let [one, other] =
+        two.map(|file| Contribution::from_vec(file, key.public()).unwrap().contributor.seed);
+    assert_ne!(one, other, "a seed of its own each");
+    let place = || ledger.seal(&key.job, 1, ROUND + 1);
+    assert_eq!(place(), Ok(()));
+    assert!(matches!(place(), Err(Error::RoundOver { .. })));
+    let past = encrypt_to(client, engine(), (&update, 1), agreed, to, &mut vec![], Leaves::InPlace);
+    assert!(matches!(past, Err(Error::RoundOver { .. })), "before the work");
     // The next round is taken when all was checked, and what is sealed opens as of it.
     let next = (&ledger, None);
-    let refused = encrypt_to(client, engine(), (&update, 2), agreed, next, &mut vec![]);
+    let refused =
+        encrypt_to(client, engine(), (&update, 2), agreed, next, &mut vec![], Leaves::Written);
     assert!(matches!(refused.map(|written| written.round), Err(Error::Weight { .. })));
     let frame = encrypt_frame(client, engine(), (&update, 1), agreed, next).unwrap();
     let contribution = Contribution::from_vec(frame.bytes, key.public()).unwrap();
-    assert_eq!((frame.round, contribution.round), (ROUND + 1, ROUND + 1));
+    assert_eq!((frame.round, contribution.round), (ROUND + 2, ROUND + 2));
     let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(contribution))]).unwrap();
     assert!(decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).is_ok());
 }

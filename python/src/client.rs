@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, KeyRef, Ledger, Update};
+use ciphergram_he::{self as he, AnyKey, KeyRef, Update};
 use ciphergram_nic::{
     federation::{
         self, Participation, PathConfig, RoundResult,
@@ -418,8 +418,7 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         warn(py, key.warning())?;
         key.as_client(number).map_err(|e| e.within(path.display()))?;
         // One line of the ledger for many rounds.
-        let ledger = Ledger::reserving(&path, ROUNDS_RESERVED);
-        let used = Use::beside(&path, key.public())?.by(ledger);
+        let used = Use::of_file(&path, key.public(), None, ROUNDS_RESERVED)?;
         let key = match key {
             AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
             AnyKey::Secret(key, _) => secret(Arc::from(key))?,

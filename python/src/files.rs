@@ -43,10 +43,12 @@ impl Keys {
         py: Python<'_>,
         key: he::SecretKey,
         job: Job,
-        folder: Option<&Path>,
+        folder: Option<(&Path, Option<PathBuf>)>,
     ) -> Result<Py<Self>> {
-        let used = |file: String| match folder {
-            Some(folder) => Use::beside(&folder.join(file), key.public()),
+        let used = |file: String| match &folder {
+            Some((folder, ledger)) => {
+                Use::of_file(&folder.join(file), key.public(), ledger.clone(), 1)
+            }
             None => Ok::<_, Error>(Use::in_memory(job.0.clone())),
         };
         let mut clients = vec![];
@@ -178,20 +180,31 @@ pub(crate) fn keygen(
 /// Reads a key's file, or the folder that `Keys.save` or `ciphergram keygen` wrote. Its job is the file `job.json`
 /// beside it.
 ///
+/// Args:
+///     path: The file or folder.
+///     ledger: The file that the use of its secret keys is recorded in; None for that which the environment variable
+///         CIPHERGRAM_LEDGER names, or the one beside each key.
+///
 /// Raises:
 ///     BadFrame: It is none.
 ///     FileError: It cannot be read.
 #[pyfunction]
-pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny>> {
+#[pyo3(signature = (path, *, ledger=None))]
+pub(crate) fn load_keys(
+    py: Python<'_>,
+    path: PathBuf,
+    ledger: Option<PathBuf>,
+) -> Result<Bound<'_, PyAny>> {
     let folder = path.is_dir();
     let file = if folder { path.join(SECRET) } else { path };
     let key = run(py, || Ok(AnyKey::load(&file)?))?;
     warn(py, key.warning())?;
-    let used = Use::beside(&file, key.public())?;
+    let used = Use::of_file(&file, key.public(), ledger.clone(), 1)?;
     let loaded = match key {
         AnyKey::Secret(key, _) if folder => {
             let job = Job(used.job(None)?);
-            Keys::new(py, *key, job, file.parent())?.into_bound_py_any(py)
+            Keys::new(py, *key, job, file.parent().map(|folder| (folder, ledger)))?
+                .into_bound_py_any(py)
         }
         AnyKey::Secret(key, _) => SecretKey { key: Arc::from(key), used }.into_bound_py_any(py),
         AnyKey::Client(key, _) => ClientKey { key: Arc::from(key), used }.into_bound_py_any(py),

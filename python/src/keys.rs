@@ -33,7 +33,7 @@ use crate::{
 pub(crate) struct Use {
     pub(crate) job: Option<Arc<he::Job>>,
     ledger: Ledger,
-    /// The file of the key, once there is one.
+    /// The file of the ledger, once there is one.
     file: Arc<OnceLock<PathBuf>>,
     /// The process that the ledger is of.
     owner: u32,
@@ -50,17 +50,18 @@ impl Use {
         }
     }
 
-    /// Finds what is beside a key's file.
-    pub(crate) fn beside(path: &Path, key: &he::PublicKey) -> Result<Self> {
-        let job = he::keys::beside(path, "job.json");
-        let job = job.is_file().then(|| he::Job::load(&job, key)).transpose()?.map(Arc::new);
-        let file = Arc::new(OnceLock::from(path.to_path_buf()));
-        Ok(Self { job, ledger: Ledger::beside(path), file, owner: process::id() })
-    }
-
-    /// Returns the use of the same key under the same job that goes by another ledger.
-    pub(crate) fn by(self, ledger: Ledger) -> Self {
-        Self { ledger, ..self }
+    /// Finds what is beside a key's file, and the ledger, which a person may have put elsewhere. It is for `rounds`
+    /// rounds at a time.
+    pub(crate) fn of_file(
+        path: &Path,
+        key: &he::PublicKey,
+        ledger: Option<PathBuf>,
+        rounds: u64,
+    ) -> Result<Self> {
+        let job = job_beside(path, key)?;
+        let file = Ledger::path_of(path, ledger)?;
+        let ledger = Ledger::reserving(file.clone(), rounds);
+        Ok(Self { job, ledger, file: Arc::new(OnceLock::from(file)), owner: process::id() })
     }
 
     /// Returns the record. A process that was forked reads it anew: locks of its parent may be held for ever.
@@ -68,7 +69,7 @@ impl Use {
         if self.owner == process::id() {
             return Ok(self.ledger.clone());
         }
-        self.file.get().map(|path| Ledger::beside(path)).ok_or_else(|| {
+        self.file.get().cloned().map(Ledger::at).ok_or_else(|| {
             let text = format!(
                 "no file has this key, and the record of its use is in the memory of process {}: save it, and load it \
                  here",
@@ -86,13 +87,12 @@ impl Use {
     ) -> Result<()> {
         let ledger = self.ledger()?;
         save()?;
-        if let Err(error) = ledger.move_beside(path) {
+        let file = ledger.move_beside(path).inspect_err(|_| {
             // Without its record it could seal to a round twice.
             let _ = std::fs::remove_file(path);
-            return Err(error.into());
-        }
+        })?;
         // One that has a file keeps that.
-        let _ = self.file.set(path.into());
+        let _ = self.file.set(file);
         Ok(())
     }
 
@@ -100,6 +100,12 @@ impl Use {
     pub(crate) fn job(&self, given: Option<&Job>) -> Result<Arc<he::Job>> {
         given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
     }
+}
+
+/// Reads the job beside a key's file, if there is one.
+pub(crate) fn job_beside(path: &Path, key: &he::PublicKey) -> Result<Option<Arc<he::Job>>> {
+    let job = he::keys::beside(path, "job.json");
+    Ok(job.is_file().then(|| he::Job::load(&job, key)).transpose()?.map(Arc::new))
 }
 
 /// The texts of a public key's file and of its job's.

@@ -18,7 +18,7 @@ use pyo3::{prelude::*, types::PyBytes};
 use crate::{
     errors::{Error, Result},
     job::Job,
-    keys::{ClientKey, PublicKey, SecretKey, Use},
+    keys::{ClientKey, PublicKey, SecretKey, Use, job_beside},
     pool::run,
     ranges::Ranges,
 };
@@ -286,7 +286,7 @@ impl RangesKey {
 fn beside_key(path: &Path) -> Result<PublicKey> {
     let path = beside(path, "public.json");
     let key = he::PublicKey::load(&path)?;
-    let job = Use::beside(&path, &key)?.job;
+    let job = job_beside(&path, &key)?;
     Ok(PublicKey { key, job })
 }
 

@@ -303,13 +303,14 @@ pub(crate) fn agreement(
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
     let Some(ranges) = ranges else { return settled(job, max_weight, specs) };
-    Ok(job.at_precision(&given((ranges, max_weight), weight, specs)?)?)
+    let of_job = if weighs { job.limits().max_weight } else { 1 };
+    Ok(job.at_precision(&given((ranges, max_weight), of_job, specs)?)?)
 }
 
-/// Returns the agreement of ranges that are given.
+/// Returns the agreement of ranges that are given, and of the job's largest weight if none is.
 fn given(
     (ranges, max_weight): (&Bound<'_, PyAny>, Option<u32>),
-    weight: u64,
+    of_job: u32,
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
     if let Ok(ranges) = ranges.cast::<Ranges>() {
@@ -319,7 +320,6 @@ fn given(
         }
         return Ok(ranges.get().0.clone());
     }
-    let of_job = if weighs { job.limits().max_weight } else { 1 };
     let max_weight = max_weight.unwrap_or(of_job);
     if let Ok(range) = ranges.extract::<f64>() {
         return Ok(Agreement::new(sorted(specs), vec![range; specs.len()], max_weight)?);

@@ -29,7 +29,7 @@ use pyo3::prelude::*;
 use crate::{
     errors::{Error, Result, whole, whole_or_none},
     job::Job,
-    keys::{PublicKey, Use},
+    keys::{PublicKey, job_beside},
     pool,
     private_ranges::RangesKey,
 };
@@ -140,7 +140,7 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
     };
     let path = if path.is_dir() { path.join("public.json") } else { path };
     let key = pool::run(key.py(), || Ok(he::PublicKey::load(&path)?))?;
-    let job = Use::beside(&path, &key)?.job;
+    let job = job_beside(&path, &key)?;
     Ok((PublicKey { key, job }, Some(path)))
 }
 

@@ -193,6 +193,21 @@ def test_every_file_of_a_key_has_its_record(tmp_path: Path) -> None:
     assert (tmp_path / "two.json.ledger").read_text() == (tmp_path / "one.json.ledger").read_text()
 
 
+def test_a_ledger_may_be_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, ledger = {"w": np.zeros(3)}, tmp_path / "use"
+    cg.keygen(clients=3).save(tmp_path / "keys")
+    keys = cg.load_keys(tmp_path / "keys", ledger=ledger)
+    assert keys.encrypt(x, ranges=1.0, client=0).round == 0
+    monkeypatch.setenv("CIPHERGRAM_LEDGER", str(ledger))
+    secret = cg.load_keys(tmp_path / "keys" / "secret.json")
+    assert secret.encrypt(x, ranges=1.0, client=0).round == 1
+    assert not (tmp_path / "keys" / "secret.json.ledger").exists()
+    lost = cg.load_keys(tmp_path / "keys", ledger=tmp_path / "none" / "use")
+    with pytest.raises(cg.FileError, match="ledger=") as error:
+        lost.encrypt(x, ranges=1.0, client=0)
+    assert error.value.errno == errno.ENOENT
+
+
 def test_files_are_replaced_by_their_own_kind_alone(tmp_path: Path) -> None:
     keys, x = cg.keygen(clients=3), {"w": np.zeros(3)}
     ct = keys.encrypt(x, ranges=1.0, client=0)

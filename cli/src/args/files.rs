@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, Place,
+    Agreed, IntegersChoice, Place, Used,
     values::{PolicyName, clip, policy, weight},
     vectors::Vector,
 };
@@ -58,6 +58,8 @@ pub(crate) struct Ranges {
 pub(crate) struct Encrypt {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
+    #[command(flatten)]
+    pub(crate) used: Used,
     /// This client's number, from 0; a client's own key knows it
     #[arg(long)]
     pub(crate) client: Option<u16>,
@@ -121,6 +123,8 @@ pub(crate) struct Aggregate {
 pub(crate) struct Decrypt {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
+    #[command(flatten)]
+    pub(crate) used: Used,
     /// The sum
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,

@@ -10,7 +10,7 @@ use ciphergram_he::{
 use clap::{Args, Subcommand};
 
 use super::{
-    IntegersChoice, Set,
+    IntegersChoice, Set, Used,
     values::{JobRanges, clip, job_ranges, named_bits},
 };
 
@@ -80,6 +80,8 @@ pub(crate) struct KeyStatus {
     /// The secret key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) used: Used,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,7 +6,7 @@ use ciphergram_nic::proto::NodeId;
 use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, Place,
+    Agreed, IntegersChoice, Place, Used,
     files::Weighting,
     values::{ServerName, datagram_bytes, milliseconds, node, percent, rate, seconds},
 };
@@ -78,6 +78,8 @@ pub(crate) struct Serve {
 pub(crate) struct Join {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
+    #[command(flatten)]
+    pub(crate) used: Used,
     /// The aggregator's host, a name or an address, and port; of a name all addresses are tried
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: ServerName,

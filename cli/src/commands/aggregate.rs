@@ -52,6 +52,7 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
         "ciphertext_bytes": sum.stream.len(),
     });
     let words = per_value_words(sum.stream.len(), values);
-    let line = format!("{}: sum of {contributors}, {values} values, {words}", args.out.display());
+    let (out, round) = (args.out.display(), sum.round);
+    let line = format!("{out}: sum of {contributors} of round {round}, {values} values, {words}");
     report(args.json, &value, &[line])
 }

@@ -3,7 +3,7 @@
 use std::{fs::File, path::Path};
 
 use ciphergram_accel::CpuEngine;
-use ciphergram_he::{Error, Ledger, Sum, Update, codec::Output, decrypt_to};
+use ciphergram_he::{Error, Sum, Update, codec::Output, decrypt_to};
 use serde_json::json;
 
 use crate::{
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
-    let ledger = Ledger::beside(&args.agreed.key);
+    let ledger = args.used.ledger_of(&args.agreed.key)?;
     let chunks = sum.agreement.chunks(key.public().parameters()).count();
     let open = |file: &File| {
         let observe = progress.counter(chunks.into());

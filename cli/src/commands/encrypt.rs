@@ -2,7 +2,7 @@
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, Error, Job, Ledger, Update, Written,
+    Agreement, Error, Job, Leaves, Update, Written,
     codec::{Policy, RangesFile},
     encrypt_to,
 };
@@ -35,11 +35,12 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let inputs =
         [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
     let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
-    let ledger = Ledger::beside(key_path);
+    let ledger = args.used.ledger_of(key_path)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
-    // A full disk is to cost no round.
+    // A full disk is found before the work.
     let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
     out.reserve(total_bytes)?;
+    let leaves = if out.is_stream() { Leaves::Written } else { Leaves::InPlace };
     let weighted = (&update, args.weighting.weight);
     let Written { bytes, clipped: outside, round } = encrypt_to(
         key,
@@ -48,13 +49,17 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
         (&job, &agreement),
         (&ledger, args.round),
         &mut progress.count(&mut out, total_bytes),
+        leaves,
     )
     .map_err(|e| match e {
         // Of the output, which it names.
         Error::Io { why } => Failure::Work(why),
         e => here(e).into(),
     })?;
-    out.commit()?;
+    out.commit_after(|| match leaves {
+        Leaves::Written => Ok(()),
+        Leaves::InPlace => ledger.seal(&job, key.number(), round).map_err(Failure::from),
+    })?;
     drop(progress);
     let outside = files::most_clipped(&clipped_first, &outside);
     let names = agreement.specs().iter().map(|s| s.name.as_str());
@@ -68,7 +73,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     });
     lines.extend(kept_words);
     let words = per_value_words(bytes, values);
-    lines.push(format!("{}: {values} values, {words}", args.out.display()));
+    lines.push(format!("{}: round {round}, {values} values, {words}", args.out.display()));
     report(args.json, &value, &lines)
 }
 

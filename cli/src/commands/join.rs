@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{Error, KeyRef, Ledger, Update, codec::RangesFile};
+use ciphergram_he::{Error, KeyRef, Update, codec::RangesFile};
 use ciphergram_nic::{
     federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let job = files::read_job_of(&args.agreed, key)?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
-    let ledger = Ledger::beside(&args.agreed.key);
+    let ledger = args.used.ledger_of(&args.agreed.key)?;
     let paths = path_config(args)?;
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;

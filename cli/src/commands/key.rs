@@ -1,6 +1,6 @@
 //! `ciphergram key`.
 
-use ciphergram_he::{Ledger, Limits};
+use ciphergram_he::Limits;
 use serde_json::json;
 
 use super::keygen;
@@ -28,7 +28,7 @@ fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
 
 fn status(args: &KeyStatus) -> Result<(), Failure> {
     let key = files::read_secret(&args.key)?;
-    let failures = Ledger::beside(&args.key).failures(key.public())?;
+    let failures = args.used.ledger_of(&args.key)?.failures(key.public())?;
     let most = key.public().parameters().scheme().max_failures();
     let (id, proves) = (key.public().id().to_string(), key.public().check_sums().is_ok());
     let value = json!({

@@ -127,6 +127,7 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
         &[
             ("--job", args.agreed.job.is_some()),
             ("--client", args.client.is_some()),
+            args.used.of_sums(),
             ("--round", args.round.is_some()),
             ("--ranges", args.ranges.is_some()),
             ("--weight", args.weighting.weight != 1),
@@ -203,6 +204,7 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
     refuse(
         &[
             ("--job", args.agreed.job.is_some()),
+            args.used.of_sums(),
             ("--template", args.template.is_some()),
             ("--sum", args.sum),
             ("--min-clients", args.min_clients.is_some()),

@@ -135,17 +135,33 @@ impl Output {
         Ok(())
     }
 
+    /// Returns whether readers have what is written at once: it is no file.
+    pub(crate) fn is_stream(&self) -> bool {
+        !matches!(self.to.get_ref(), Destination::File(_))
+    }
+
     /// Puts the content in place and waits until it is on disk.
     ///
     /// # Errors
     /// It cannot be written, or something else has come to stand there.
     pub(crate) fn commit(self) -> Result<(), Failure> {
+        self.commit_after(|| Ok(()))
+    }
+
+    /// Does the same, and `last` when all but the file's name is there.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit); that of `last`, after which nothing is in place.
+    pub(crate) fn commit_after(
+        self,
+        last: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let Self { name, to } = self;
         let mut to = to.into_inner().map_err(|e| name.fault(e.into_error()))?;
         to.flush().map_err(|e| name.fault(e))?;
         match to {
-            Destination::Standard(_) | Destination::Stream(_) => Ok(()),
-            Destination::File(pending) => pending.settle(&name),
+            Destination::Standard(_) | Destination::Stream(_) => last(),
+            Destination::File(pending) => pending.settle(&name, last),
         }
     }
 }
@@ -228,7 +244,11 @@ impl Pending {
         })
     }
 
-    fn settle(self, name: &Name) -> Result<(), Failure> {
+    fn settle(
+        self,
+        name: &Name,
+        last: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let Self { temporary, target, kind, permissions, reserved, written, _at_stop } = self;
         let fault = |e| name.fault(e);
         let file = temporary.as_file();
@@ -239,6 +259,7 @@ impl Pending {
         file.sync_all().map_err(fault)?;
         // Hours may have passed.
         check_replaceable(name, &target, kind)?;
+        last()?;
         temporary.persist(&target).map_err(|e| name.fault(e.error))?;
         sync(folder_of(&target)).map_err(fault)
     }

@@ -1,6 +1,7 @@
 //! The lines of a ledger: on disk, where other processes add some too, or in memory.
 
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
@@ -142,12 +143,17 @@ impl Text {
         file.seek(SeekFrom::Start(self.bytes))?;
         let mut added = String::new();
         file.read_to_string(&mut added)?;
-        added.truncate(added.rfind('\n').map_or(0, |end| end + 1));
         let begins = self.bytes == 0;
+        let first = versions::first_line(KIND, VERSION);
+        let whole = added.rfind('\n').map_or(0, |end| end + 1);
+        if begins && whole == 0 && !first.starts_with(&added) {
+            // Someone's file of one line, which is not to be taken for a line that was cut.
+            return Err(Error::Json { what: KIND, why: "line 1 is not one of a ledger".into() });
+        }
+        added.truncate(whole);
         if begins {
             versions::check_lines(&added, KIND, VERSION)?;
         }
-        let first = versions::first_line(KIND, VERSION);
         for (at, line) in added.lines().enumerate() {
             if begins && at == 0 && line == first.trim_end() {
                 self.count += 1;
@@ -194,7 +200,10 @@ pub(super) fn lock(ledger: &Path, locked: &Path) -> Result<Locked, Error> {
         let file = options.open(locked)?;
         file.lock().map(|()| Locked(file))
     };
-    open().map_err(|e: io::Error| fault(ledger, e))
+    open().map_err(|e: io::Error| {
+        let why = format!("a key's use is recorded there, or where --ledger FILE says: {e}");
+        fault(ledger, Error::Io { why })
+    })
 }
 
 /// Writes lines at the end of a file, and waits until they are on disk if they must be, and with the first one the
@@ -212,6 +221,20 @@ fn write(file: &mut File, path: &Path, end: u64, lines: &str, sync: Sync) -> io:
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(here)?.sync_all()
     })
+}
+
+/// Returns the file that a person chose for the ledger of a key's file: the one given, or else that of the environment.
+pub(super) fn chosen(key: &Path, given: Option<PathBuf>) -> Result<Option<PathBuf>, Error> {
+    let named = || env::var_os("CIPHERGRAM_LEDGER").filter(|path| !path.is_empty());
+    let Some(path) = given.or_else(|| named().map(PathBuf::from)) else { return Ok(None) };
+    let beside = path_beside(key);
+    if !path.exists() && beside.exists() {
+        // Rounds that the key sealed before would count for nothing.
+        let why =
+            format!("move {} there first, where this key's use is recorded", beside.display());
+        return Err(fault(&path, Error::Io { why }));
+    }
+    Ok(Some(path))
 }
 
 /// Returns where the ledger beside a key's file is, wherever links to that lead.

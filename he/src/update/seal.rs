@@ -81,6 +81,17 @@ pub fn encrypt_frame<'a>(
     Ok(EncryptedFrame { bytes, clipped, round: contribution.round })
 }
 
+/// When others can have the bytes of a contribution that [`encrypt_to`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// While they are written, as through a pipe: the round is in the ledger before the first of them.
+    Written,
+    /// When all of them are in place: the caller calls [`Ledger::seal`] for the round just before. Until then it is
+    /// not used, so a contribution that was cut short costs none. To seal the round again is safe then: nothing of the
+    /// first attempt left, and another one draws a seed anew, from which masks and noise follow.
+    InPlace,
+}
+
 /// A contribution as [`encrypt_to`] wrote it.
 pub struct Written {
     /// The bytes of ciphertext.
@@ -103,9 +114,16 @@ pub fn encrypt_to<'a>(
     agreed: (&Job, &Agreement),
     (ledger, round): (&Ledger, Option<u64>),
     out: &mut impl Write,
+    leaves: Leaves,
 ) -> Result<Written, Error> {
-    let key = key.into();
-    let (mut sealer, contribution, clipped) = enter(key, engine, update, agreed, (ledger, round))?;
+    let (key, (job, agreement)) = (key.into(), agreed);
+    let (mut sealer, contribution, clipped) = match leaves {
+        Leaves::Written => enter(key, engine, update, agreed, (ledger, round))?,
+        Leaves::InPlace => {
+            let round = ledger.open_round(job, key.number(), round)?;
+            begin(key, engine, update, &job.terms(round, agreement)?)?
+        }
+    };
     let mut hasher = blake3::Hasher::new();
     let mut put = |bytes: &[u8]| {
         hasher.update(bytes);
@@ -129,6 +147,7 @@ fn enter(
     (job, agreement): (&Job, &Agreement),
     (ledger, round): (&Ledger, Option<u64>),
 ) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
+    // Masks, noise and tags are all of the round's statement: what has begun cannot change to another round.
     let begin = |round| begin(key, engine.clone(), update, &job.terms(round, agreement)?);
     let Some(round) = round else { return ledger.seal_next(job, key.number(), begin) };
     let begun = begin(round)?;
