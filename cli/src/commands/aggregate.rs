@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{per_value_words, report, shown, warn_if_few},
+    report::{counted, per_value_words, report, shown, warn_if_few},
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
@@ -52,6 +52,10 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
         "ciphertext_bytes": sum.stream.len(),
     });
     let words = per_value_words(sum.stream.len(), values);
-    let line = format!("{}: sum of {contributors}, {values} values, {words}", args.out.display());
+    let line = format!(
+        "{}: sum of {contributors}, {}, {words}",
+        args.out.display(),
+        counted(values, "value")
+    );
     report(args.json, &value, &[line])
 }

@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{clipped, kept, per_value, per_value_words, report, shown, warn},
+    report::{clipped, counted, kept, per_value, per_value_words, report, shown, warn},
 };
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     });
     lines.extend(kept_words);
     let words = per_value_words(bytes, values);
-    lines.push(format!("{}: {values} values, {words}", args.out.display()));
+    lines.push(format!("{}: {}, {words}", args.out.display(), counted(values, "value")));
     report(args.json, &value, &lines)
 }
 
