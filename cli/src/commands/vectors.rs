@@ -228,17 +228,17 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
     let value = json!({
         "out": shown(&args.out), "values": vector.values(), "tensors": vector.specs().len(),
         "summed": vector.sources().len(), "claimed_error": error * scale,
+        "claimed_magnitude": magnitude * scale,
     });
     let lines = [
         format!(
-            "{}: {} tensors, {} values",
+            "{}: {}, {}",
             args.out.display(),
-            vector.specs().len(),
-            vector.values()
+            counted(vector.specs().len(), "tensor"),
+            counted(vector.values(), "value")
         ),
         format!(
-            "whoever computed them says, and nothing proves: within ±{:.3}, off by at most {:.1e}",
-            magnitude * scale,
+            "off by at most {:.1e} of what they should be: so claims whoever computed them, and nothing proves it",
             error * scale
         ),
         "for key holders alone: shown to whoever computed them, they tell of the secret key".into(),
