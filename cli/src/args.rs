@@ -19,6 +19,7 @@ use ciphergram_accel::Choice;
 use ciphergram_he::{Error, Integers, Ledger, Scheme, params::Literal};
 use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue},
 };
 use clap_complete::Shell;
 
@@ -35,7 +36,7 @@ pub(crate) use vectors::{Predict, Scores, Screen};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
-#[command(name = "ciphergram", version, max_term_width = 100, arg_required_else_help = false)]
+#[command(name = "ciphergram", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// Format of log lines on standard error; CIPHERGRAM_LOG=info asks for more of them
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
@@ -44,11 +45,26 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Returns the first paragraph of the parser's message as one line.
+/// Returns the first paragraph of the parser's message as one line, and what may have been meant.
 pub(crate) fn line(error: &clap::Error) -> String {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
-    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(meant) = suggestion(error) {
+        line += &format!("; did you mean '{meant}'?");
+    }
+    line
+}
+
+/// Returns the best of the parser's guesses at what was meant, which is its last.
+fn suggestion(error: &clap::Error) -> Option<&str> {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    match kinds.into_iter().find_map(|kind| error.get(kind))? {
+        ContextValue::String(meant) => Some(meant),
+        ContextValue::Strings(all) => all.last().map(String::as_str),
+        _ => None,
+    }
 }
 
 impl Arguments {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     failure::Failure,
     files::{Kind, Output},
+    report::counted,
 };
 
 /// The cohorts of a sum, and the file that lists them, if one is asked for.
@@ -35,7 +36,7 @@ impl<'a> Cohorts<'a> {
         let shares: Vec<_> = fewer.iter().rev().map(share).collect();
         let more =
             if shares.is_empty() { String::new() } else { format!("; {}", shares.join(", ")) };
-        format!("{all} contributors{more}")
+        format!("{}{more}", counted(all, "contributor"))
     }
 
     /// Returns the clients and the number of chunks of each cohort, for a report.

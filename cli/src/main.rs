@@ -18,10 +18,11 @@ mod signals;
 
 use std::{
     ffi::OsString,
-    io::{ErrorKind, IsTerminal as _},
+    io::{self, IsTerminal as _},
     process::ExitCode,
 };
 
+use clap::error::ErrorKind;
 use tracing::Level;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -42,6 +43,11 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
+        // Nobody who typed nothing knows what there is.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            show(&error);
+            return ExitCode::from(2);
+        }
         Err(error) => return misuse(&error),
     };
     match try_run(arguments) {
@@ -61,7 +67,7 @@ fn try_run(arguments: Arguments) -> Result<(), Failure> {
 /// Prints help or the version.
 fn show(text: &clap::Error) -> ExitCode {
     match text.print() {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Failure::Work(format!("standard output: {e}")).end()
         }
         _ => ExitCode::SUCCESS,
@@ -97,7 +103,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Prints the first paragraph of the parser's message as one line.
+/// Prints the parser's message as one line.
 fn misuse(error: &clap::Error) -> ExitCode {
     progress::complain(&format!("{}; see --help", args::line(error)));
     ExitCode::from(2)

@@ -124,6 +124,12 @@ pub(crate) fn warn_if_few(contributors: usize) {
     }
 }
 
+/// Returns a number of things, whose noun takes an s for any number but one: `1 tensor`, `2 tensors`.
+pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Returns the bytes a value; none for no values.
 pub(crate) fn per_value(bytes: usize, values: usize) -> Option<f64> {
     (values > 0).then(|| bytes as f64 / values as f64)
@@ -143,13 +149,12 @@ const NAMES_SHOWN: usize = 3;
 /// Describes the tensors that are kept out of a sum, for JSON and for people, if there are any.
 pub(crate) fn kept(update: &Update) -> (Value, Option<String>) {
     let names: Vec<_> = update.kept().iter().map(|tensor| tensor.spec.name.as_str()).collect();
-    let tensors = if names.len() == 1 { "tensor" } else { "tensors" };
     let words = || {
         let shown = names.iter().take(NAMES_SHOWN).map(|name| format!("{name:?}"));
         let more = names.get(NAMES_SHOWN).map(|_| "…".into());
         let shown: Vec<_> = shown.chain(more).collect();
-        let count = names.len();
-        format!("kept {count} integer {tensors} of the client's own: {}", shown.join(", "))
+        let tensors = counted(names.len(), "integer tensor");
+        format!("kept {tensors} of the client's own: {}", shown.join(", "))
     };
     (json!(names), (!names.is_empty()).then(words))
 }
@@ -161,6 +166,8 @@ pub(crate) fn clipped<'a>(
 ) -> (Value, Vec<String>) {
     let found: Vec<_> = names.zip(counts).filter(|(_, count)| **count > 0).collect();
     let json = found.iter().map(|(name, count)| (name.to_string(), Value::from(**count))).collect();
-    let line = |(name, count): &(&str, &usize)| format!("clipped {count} values of {name:?}");
+    let line = |(name, count): &(&str, &usize)| {
+        format!("clipped {} of {name:?}", counted(**count, "value"))
+    };
     (Value::Object(json), found.iter().map(line).collect())
 }

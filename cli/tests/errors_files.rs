@@ -155,14 +155,14 @@ fn contributions_that_cannot_be_summed_are_refused() {
     place.write("g", to_file(&single(&[0.5; 301])));
     ranges(1, 1);
     seal("odd.cgm", 1);
-    refused("the tensors differ: tensor \"t\" is F32 [301] here and F32 [300] there");
+    refused("the tensors differ: tensor \"t\" is F32 [301] in it and F32 [300] was agreed");
     let mut renamed = single(&[0.5; 300]);
     let tensor = renamed.remove("t").unwrap();
     renamed.insert("u".into(), tensor);
     place.write("g", to_file(&renamed));
     ranges(1, 1);
     seal("odd.cgm", 1);
-    refused("the tensors differ: tensor \"t\" is missing here");
+    refused("the tensors differ: it lacks tensor \"t\", which was agreed");
     place.write("odd.cgm", place.read("a.cgm"));
     refused("the same contribution was given twice");
     let twice = ["a.cgm: the same contribution was given twice"];

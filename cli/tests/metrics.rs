@@ -264,7 +264,7 @@ fn an_address_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --clients 3";
-    let reported = format!("--metrics {address}: Address already in use");
+    let reported = format!("--metrics {address}: address in use");
     place.fails_with(1, &format!("{serve} --metrics {address}"), &[&reported]);
     let ran = place.run(&format!("{serve} --metrics nowhere"));
     assert!(ran.code == Some(2) && ran.stderr.lines().count() == 1, "{ran:?}");

@@ -156,7 +156,8 @@ fn integers_are_summed_if_it_is_asked_for() {
     assert!(!place.path("none").exists());
     // They are a part of what all agree on.
     let encrypt = "encrypt --key keys/secret.json --ranges ranges.json --client 0 --round 9";
-    let differ = "g0: the tensors differ: tensor \"bn.num_batches_tracked\" is missing here";
+    let differ =
+        "g0: the tensors differ: it lacks tensor \"bn.num_batches_tracked\", which was agreed";
     place.fails_with(1, &format!("{encrypt} --in g0 --out none"), &[differ]);
 }
 
@@ -200,7 +201,7 @@ fn what_is_refused_is_named() {
     sum(&place, "");
     let conv = TensorView::new(Dtype::F32, vec![2], &[0; 8]).unwrap();
     place.write("other", safetensors::serialize([("conv.weight", conv)], None).unwrap());
-    let differ = "other: the tensors differ: tensor \"bn.running_mean\" is missing here";
+    let differ = "other: the tensors differ: it lacks tensor \"bn.running_mean\", which was agreed";
     place.fails_with(1, &format!("{DECRYPT} --out none --template other"), &[differ]);
     place.fails_with(1, &format!("{DECRYPT} --out none --template sum"), &["sum: not a valid"]);
     assert!(!place.path("none").exists());

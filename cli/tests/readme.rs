@@ -1,6 +1,6 @@
 //! The commands of README.md and docs/, as written, and the links of all pages.
 //!
-//! Each page is one script, in a folder with three tensor files. Its `sh` blocks run; its `console`
+//! Each page is one script, in a folder with three tensor files and a model. Its `sh` blocks run; its `console`
 //! blocks run and print what they show, where `…` stands for anything and a decimal number for any
 //! other.
 
@@ -14,6 +14,7 @@ use std::{
 };
 
 use ciphergram_he::{Dtype, Tensor, TensorSpec, Update};
+use safetensors::tensor::TensorView;
 
 /// A limit of five minutes, and stand-ins for commands that a test must not run: builds,
 /// comparisons, an HTTP client that may be missing, and a service manager, which runs the unit's
@@ -78,6 +79,7 @@ impl Page {
         packaged("serve.toml");
         let page = Self { text: own(text), unit: packaged("ciphergram.service"), folder };
         make_tensors(page.folder.path());
+        make_model(page.folder.path());
         page
     }
 
@@ -177,6 +179,27 @@ fn make_tensors(folder: &Path) {
         let path = folder.join(format!("g{client}.safetensors"));
         fs::write(path, update.to_safetensors().unwrap()).unwrap();
     }
+}
+
+/// Writes the files that the Python lines of `docs/vectors.md` make: a layer, and samples for it.
+fn make_model(folder: &Path) {
+    let tensor = |shape: &[usize]| {
+        let count = shape.iter().product::<usize>() as u32;
+        let values = (0..count).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 4e5 - 0.005);
+        (shape.to_vec(), values.flat_map(f32::to_le_bytes).collect::<Vec<_>>())
+    };
+    let write = |name: &str, tensors: &[(&str, &[usize])], metadata| {
+        let made: Vec<_> = tensors.iter().map(|(name, shape)| (*name, tensor(shape))).collect();
+        let views = made.iter().map(|(name, (shape, bytes))| {
+            (*name, TensorView::new(safetensors::Dtype::F32, shape.clone(), bytes).unwrap())
+        });
+        fs::write(folder.join(name), safetensors::serialize(views, metadata).unwrap()).unwrap();
+    };
+    let metadata = [("output", "sigmoid"), ("degree", "15"), ("interval", "8")];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let layer: [(&str, &[usize]); 2] = [("weight", &[10, 64]), ("bias", &[10])];
+    write("model.safetensors", &layer, Some(metadata.into()));
+    write("x.safetensors", &[("x", &[5, 64])], None);
 }
 
 /// Returns the fenced blocks of a page: their language and lines, without the indentation of a

@@ -260,7 +260,9 @@ pub enum Error {
         expected: String,
     },
     /// A frame made under another key.
-    #[error("it was made under key {found}, this is key {expected}: use the key it was made under")]
+    #[error(
+        "it was made under key {found}, and is used with key {expected}: all take part with the files of one keygen"
+    )]
     KeyMismatch {
         /// The frame's key id.
         found: String,

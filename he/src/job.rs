@@ -557,8 +557,9 @@ fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
         None => Ok(()),
         Some((TensorSpec { name, .. }, range)) => {
             let why = format!(
-                "tensor {name:?} has range {range}, the job admits {most} at most: clip it with --clip, or make a job \
-                 with a larger --max-range"
+                "tensor {name:?} has range {range}, the job admits {most} at most: measure it from values \
+                 clipped to that (`ranges --policy fixed:{most}`; without a ranges file --clip {most} does), or make a \
+                 job with a larger --max-range"
             );
             Err(Error::BeyondJob { why })
         }

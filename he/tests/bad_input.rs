@@ -97,11 +97,11 @@ fn sums_refuse_by_name() {
         |a: Agreement| sum(&key, vec![first.clone(), contribution(&key, 1, &a)]).unwrap_err();
     assert_eq!(
         with(agreement(vec![spec("a", &[5]), spec("b", &[4])], 1.0, 1)),
-        "1.cgm: the tensors differ: tensor \"b\" is F32 [4] here and F32 [2, 2] there"
+        "1.cgm: the tensors differ: tensor \"b\" is F32 [4] in it and F32 [2, 2] was agreed"
     );
     assert_eq!(
         with(agreement(vec![spec("a", &[5])], 1.0, 1)),
-        "1.cgm: the tensors differ: tensor \"b\" is missing here"
+        "1.cgm: the tensors differ: it lacks tensor \"b\", which was agreed"
     );
     assert_eq!(
         with(agreement(vec![spec("a", &[5]), spec("b", &[2, 2])], 2.0, 1)),

@@ -69,7 +69,7 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
     for (number, text) in [
         (1, "the job does not admit it: tensor \"a\" has range 4.5, the job admits 4 at most"),
         (2, "the job does not admit it: a largest weight of 51, the job's is 50"),
-        (3, "the tensors differ: tensor \"b\" is missing here"),
+        (3, "the tensors differ: it lacks tensor \"b\", which was agreed"),
         (4, "the same contribution was given twice"),
         (6, &format!("it is of job {}, this is job {}", other.id(), job.id())),
         (7, "the job does not admit it: a norm of 1.5 to clip to, which no client announces"),

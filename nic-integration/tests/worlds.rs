@@ -500,6 +500,9 @@ fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_refused() {
     let refused = |world: &World| !world.clients[0].refused.is_empty();
     assert!(world.run(FOREVER, refused));
     assert!(world.clients[0].refused[0].contains("took the place of contributor 0"));
+    // A client that starts again is no client that was refused.
+    let refused = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Refused { .. });
+    assert!(!world.events.iter().any(refused));
     world.clients.remove(0);
     world.start_client(1, 3);
     assert!(world.run(FOREVER, all_ended));

@@ -20,7 +20,7 @@ pub(crate) struct Dp {
     /// Sums that are released
     #[arg(long)]
     pub(crate) rounds: u32,
-    /// Delta: the probability that more than epsilon is given away, above 0 and below 1
+    /// Probability that more than epsilon is given away, above 0 and below 1
     #[arg(long, default_value_t = 1e-5)]
     pub(crate) delta: f64,
     /// Bits of a quantised value, 8 to 24

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{
     Agreed, IntegersChoice, Place, Used,
     files::Weighting,
-    values::{ServerName, datagram_bytes, milliseconds, node, percent, rate, seconds},
+    values::{ServerName, address, datagram_bytes, milliseconds, node, percent, rate, seconds},
 };
 
 #[derive(Args)]
@@ -19,8 +19,8 @@ pub(crate) struct Serve {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) agreed: Agreed,
-    /// Address to listen at; other than on loopback, --identity and --allow are needed
-    #[arg(long, default_value = "127.0.0.1:7700", value_name = "ADDRESS")]
+    /// Host, a name or an address, and port to listen at; other than on loopback, --identity and --allow are needed
+    #[arg(long, default_value = "127.0.0.1:7700", value_parser = address, value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
     /// The aggregator's node key [default on loopback: server.identity beside the key]
     #[arg(long, value_name = "FILE")]
@@ -65,7 +65,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     /// Address of a status page over HTTP, with /metrics for Prometheus, /healthz and /readyz; best on loopback
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -164,10 +164,10 @@ pub(crate) struct Wire {
 #[derive(Args)]
 pub(crate) struct Relay {
     /// Address that clients send to
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
     /// The server's address
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     pub(crate) to: SocketAddr,
     /// Milliseconds that each datagram is delayed
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]

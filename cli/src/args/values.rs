@@ -1,6 +1,13 @@
 //! Values of options, parsed.
 
-use std::{fmt, num::NonZeroU64, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    net::{SocketAddr, ToSocketAddrs as _},
+    num::NonZeroU64,
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use ciphergram_he::{
     Scheme,
@@ -208,6 +215,21 @@ pub(super) fn policy(text: &str) -> Result<PolicyName, String> {
         Some((name @ "fixed", rest)) => number(rest).map(PolicyName::Fixed).ok_or(needs(name)),
         _ => Err("a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE".into()),
     }
+}
+
+/// Parses an address with a port, or finds out that of a host's name: of IPv4 if there is such.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let expected = || "expected HOST:PORT, the host a name or an address, of IPv6 in brackets";
+    let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
+    if host.is_empty() || host.contains(':') || port.parse::<u16>().is_err() {
+        return Err(expected().into());
+    }
+    let found: Vec<_> = text.to_socket_addrs().map_err(|e| e.to_string())?.collect();
+    let chosen = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    chosen.copied().ok_or_else(|| "it has no address".into())
 }
 
 /// The aggregator as a person names it: `HOST:PORT`, the host a name or an address.

@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{per_value_words, report, shown, warn_if_few},
+    report::{counted, per_value_words, report, shown, warn_if_few},
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     });
     let words = per_value_words(sum.stream.len(), values);
     let (out, round) = (args.out.display(), sum.round);
-    let line = format!("{out}: sum of {contributors} of round {round}, {values} values, {words}");
+    let values = counted(values, "value");
+    let line = format!("{out}: sum of {contributors} of round {round}, {values}, {words}");
     report(args.json, &value, &[line])
 }

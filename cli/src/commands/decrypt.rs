@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, named},
     progress::Progress,
-    report::{kept, report, shown, warn_if_few},
+    report::{counted, kept, report, shown, warn_if_few},
 };
 
 /// Returns the mean, or the sum if it was asked for.
@@ -80,10 +80,10 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
         "cohorts": cohorts.summary(), "kept": kept,
     });
     let line = format!(
-        "{}: {name} of {}, {} tensors",
+        "{}: {name} of {}, {}",
         args.out.display(),
         cohorts.words(),
-        sum.agreement.specs().len()
+        counted(sum.agreement.specs().len(), "tensor")
     );
     report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }

@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{clipped, kept, per_value, per_value_words, report, shown, warn},
+    report::{clipped, counted, kept, per_value, per_value_words, report, shown, warn},
 };
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
@@ -73,7 +73,8 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     });
     lines.extend(kept_words);
     let words = per_value_words(bytes, values);
-    lines.push(format!("{}: round {round}, {values} values, {words}", args.out.display()));
+    let values = counted(values, "value");
+    lines.push(format!("{}: round {round}, {values}, {words}", args.out.display()));
     report(args.json, &value, &lines)
 }
 

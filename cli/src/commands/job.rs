@@ -12,7 +12,7 @@ use crate::{
     args::{Job, JobRanges},
     failure::Failure,
     files,
-    report::{self, report, shown},
+    report::{self, counted, report, shown},
 };
 
 pub(crate) fn run(args: &Job) -> Result<(), Failure> {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     job.save(&args.out)?;
     let (id, limits) = (job.id().to_string(), job.limits());
     let mut lines = vec![
-        format!("{}: job {id} of {} clients", args.out.display(), limits.clients),
+        format!("{}: job {id} of {}", args.out.display(), counted(limits.clients, "client")),
         format!(
             "sums of {} or more, of whom {} may collude, weights up to {}, ranges up to {}",
             limits.min_clients,
@@ -106,7 +106,8 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     }
     if let Some(Budget { epsilon, delta, rounds }) = budget {
         lines.push(format!(
-            "{rounds} rounds in all, within an epsilon of {epsilon} at a delta of {delta}"
+            "{} in all, within an epsilon of {epsilon} at a delta of {delta}",
+            counted(rounds, "round")
         ));
     }
     lines.extend(kept);

@@ -29,6 +29,9 @@ use crate::{
     signals::{self, AtStop},
 };
 
+/// The last line of a command that is stopped once something is sealed.
+const GOES_ON: &str = "stopped; the same command goes on with what was sealed";
+
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let file = files::read_key(&args.agreed.key)?;
     let key = file.as_client(args.client).map_err(|e| e.within(args.agreed.key.display()))?;
@@ -58,7 +61,9 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         keep_fields: false,
         threads: None,
     };
-    signals::set_last_line("stopped; the same command goes on with what was sealed");
+    if fs::metadata(&spool).is_ok_and(|spool| spool.len() > 0) {
+        signals::set_last_line(GOES_ON);
+    }
     let progress = Progress::new(args.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
     let mut round = match kept {
@@ -247,6 +252,9 @@ fn show(progress: &Progress, phase: Phase, args: &Join) {
             progress.go_on(format!("joined {}, waiting for the other clients", args.server));
         }
         Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            if sealed > 0 {
+                signals::set_last_line(GOES_ON);
+            }
             progress.say(format!(
                 "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
             ));

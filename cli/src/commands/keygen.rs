@@ -17,7 +17,7 @@ use crate::{
     failure::{Failure, at},
     files,
     progress::Progress,
-    report::{report, shown, warn},
+    report::{counted, report, shown, warn},
 };
 
 /// The files of a key, and the folder of clients' keys.
@@ -106,7 +106,9 @@ impl<'a> Former<'a> {
 
     /// Returns what to do next, in order.
     fn steps(&self, key: &SecretKey, out: &Path) -> Vec<String> {
-        let (new, old) = (out.display(), self.folder.display());
+        // Without the slash that a folder's name may end in.
+        let [new, old] = [out, self.folder].map(|folder| folder.components().collect::<PathBuf>());
+        let (new, old) = (new.display(), old.display());
         let own = if key.public().encrypts() { "clients/NUMBER.json" } else { "secret.json" };
         let nodes = match self.renew_nodes {
             true => {
@@ -173,7 +175,10 @@ fn describe(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>), Failure
         "client_keys": encrypts.then(|| shown(&clients)),
     });
     let mut lines = vec![
-        format!("{scheme} key {id}, for sums of at most {count} clients at {bits} bits"),
+        format!(
+            "{scheme} key {id}, for sums of at most {} at {bits} bits",
+            counted(count, "client")
+        ),
         format!("{}  for the aggregator", public.display()),
     ];
     let openers = if encrypts { "those who decrypt" } else { "the clients" };

@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     files::{Kind, Output, named},
     progress::Progress,
-    report::{report, shown, warn},
+    report::{counted, report, shown, warn},
 };
 
 pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
@@ -44,7 +44,11 @@ pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
         "out": shown(&args.out), "inputs": inputs, "outputs": outputs, "levels": model.depth(), "values": values,
         "ciphertext_bytes": bytes,
     });
-    let line =
-        format!("{}: {values} answers, encrypted, {} levels", args.out.display(), model.depth());
+    let line = format!(
+        "{}: {}, encrypted, {}",
+        args.out.display(),
+        counted(values, "answer"),
+        counted(model.depth(), "level")
+    );
     report(args.json, &value, &[line])
 }

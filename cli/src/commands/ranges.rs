@@ -13,7 +13,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{kept, report, shown},
+    report::{counted, kept, report, shown},
 };
 
 pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
@@ -59,10 +59,10 @@ fn in_clear(
     let text = ranges.to_json()?;
     let agreement = ranges.agreement()?;
     let lines = kept_words.into_iter().chain([format!(
-        "{}: ranges of {} tensors, {} values, largest weight {}",
+        "{}: ranges of {}, {}, largest weight {}",
         args.out.display(),
-        agreement.specs().len(),
-        agreement.values(),
+        counted(agreement.specs().len(), "tensor"),
+        counted(agreement.values(), "value"),
         agreement.max_weight()
     )]);
     let content: Value = serde_json::from_str(&text)?;
@@ -121,8 +121,10 @@ fn propose(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     let (tensors, levels, number) = (proposal.specs().len(), proposal.levels(), proposal.number());
     let (kept, kept_words) = kept(&update);
     let lines = kept_words.into_iter().chain([format!(
-        "{}: proposal of client {number}, {tensors} ranges in {levels} levels, encrypted; {} bytes",
+        "{}: proposal of client {number}, {} in {}, encrypted; {} bytes",
         args.out.display(),
+        counted(tensors, "range"),
+        counted(levels, "level"),
         bytes.len()
     )]);
     let lines = lines.collect();
@@ -154,8 +156,10 @@ fn agree(args: &Ranges, path: &Path, progress: &Progress) -> Result<Found, Failu
     let bytes = agreed.to_bytes(&key);
     let (clients, tensors) = (proposals.len(), agreed.specs().len());
     let lines = vec![format!(
-        "{}: ranges of {tensors} tensors, agreed by {clients} clients, encrypted; {} bytes, {seconds:.1} s",
+        "{}: ranges of {}, agreed by {}, encrypted; {} bytes, {seconds:.1} s",
         args.out.display(),
+        counted(tensors, "tensor"),
+        counted(clients, "client"),
         bytes.len()
     )];
     let json = json!({

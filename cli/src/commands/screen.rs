@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     files::{Kind, Output, named},
     progress::Progress,
-    report::{report, shown},
+    report::{counted, report, shown},
 };
 
 pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
@@ -41,7 +41,8 @@ pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
         "ciphertext_bytes": bytes,
     });
     let what = if args.against.is_some() { "norms and products" } else { "norms" };
-    let line = format!("{}: {what} of {updates} updates, encrypted", args.out.display());
+    let line =
+        format!("{}: {what} of {}, encrypted", args.out.display(), counted(updates, "update"));
     report(args.json, &value, &[line])
 }
 
@@ -74,6 +75,10 @@ pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
             format!("{name}: norm {:.4}{cosine}: counts {share:.3}", score.norm)
         })
         .collect();
-    lines.push(format!("{}: weights of {} updates, encrypted", args.out.display(), updates.len()));
+    lines.push(format!(
+        "{}: weights of {}, encrypted",
+        args.out.display(),
+        counted(updates.len(), "update")
+    ));
     report(args.json, &value, &lines)
 }

@@ -25,7 +25,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind},
     nodes::{self, AllowList},
-    report::{say, warn},
+    report::{counted, say, warn},
 };
 use control::Control;
 use live::Live;
@@ -132,8 +132,8 @@ fn settings(
 fn say_addresses(json: bool, listening: SocketAddr, pages: Option<SocketAddr>, terms: Terms) {
     say(json, &json!({"event": "listening", "address": listening.to_string()}), || {
         let Terms { clients, rounds, .. } = terms;
-        let rounds = if rounds == 0 { "unending".into() } else { rounds.to_string() };
-        format!("listening on {listening}, {clients} clients, {rounds} rounds")
+        let rounds = if rounds == 0 { "unending rounds".into() } else { counted(rounds, "round") };
+        format!("listening on {listening}, {}, {rounds}", counted(clients, "client"))
     });
     if let Some(address) = pages {
         say(json, &json!({"event": "metrics", "address": address.to_string()}), || {

@@ -19,7 +19,7 @@ use crate::{
     failure::{Failure, at},
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{kept, per_value, per_value_words, report, shown, warn},
+    report::{counted, kept, per_value, per_value_words, report, shown, warn},
 };
 
 /// The file of the evaluation key.
@@ -113,8 +113,9 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
         format!("{}  for those who encrypt", public.display()),
         format!("{}  for those who decrypt, and for no one else", secret.display()),
         format!(
-            "{}  for those who compute: products and {turns} rotations, {:.1} MB",
+            "{}  for those who compute: products and {}, {:.1} MB",
             evaluation.display(),
+            counted(turns, "rotation"),
             bytes.len() as f64 / 1e6
         ),
     ];
@@ -155,7 +156,7 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
         "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values), "unit": vector.unit(), "kept": kept,
     });
     let words = per_value_words(bytes, values);
-    let line = format!("{}: {values} values, {words}", args.out.display());
+    let line = format!("{}: {}, {words}", args.out.display(), counted(values, "value"));
     report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }
 
@@ -195,7 +196,8 @@ pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Fa
         "ciphertext_bytes": bytes,
     });
     let words = per_value_words(bytes, values);
-    let line = format!("{}: sum of {summed}, {values} values, {words}", args.out.display());
+    let line =
+        format!("{}: sum of {summed}, {}, {words}", args.out.display(), counted(values, "value"));
     report(args.json, &value, &[line])
 }
 
@@ -228,17 +230,17 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
     let value = json!({
         "out": shown(&args.out), "values": vector.values(), "tensors": vector.specs().len(),
         "summed": vector.sources().len(), "claimed_error": error * scale,
+        "claimed_magnitude": magnitude * scale,
     });
     let lines = [
         format!(
-            "{}: {} tensors, {} values",
+            "{}: {}, {}",
             args.out.display(),
-            vector.specs().len(),
-            vector.values()
+            counted(vector.specs().len(), "tensor"),
+            counted(vector.values(), "value")
         ),
         format!(
-            "whoever computed them says, and nothing proves: within ±{:.3}, off by at most {:.1e}",
-            magnitude * scale,
+            "off by at most {:.1e} of what they should be: so claims whoever computed them, and nothing proves it",
             error * scale
         ),
         "for key holders alone: shown to whoever computed them, they tell of the secret key".into(),

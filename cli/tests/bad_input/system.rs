@@ -48,7 +48,7 @@ fn addresses_that_cannot_be_used_are_named() {
         row(
             1,
             &format!("{serve} --listen 127.0.0.1:0 --metrics {taken_by_http}"),
-            &format!("{taken_by_http}: Address already in use"),
+            &format!("{taken_by_http}: address in use"),
         ),
         row(
             1,

@@ -126,7 +126,9 @@ impl Place {
     }
 
     fn spawn(&self, mut command: Command, level: &str, words: &str) -> Process {
-        command.args(words.split(' ')).current_dir(self.folder.path());
+        command
+            .args(words.split(' ').filter(|word| !word.is_empty()))
+            .current_dir(self.folder.path());
         if !self.has_adapters {
             command.env("CIPHERGRAM_GPU", "none");
         }

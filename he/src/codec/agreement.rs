@@ -299,8 +299,7 @@ impl Agreement {
         self.values
     }
 
-    /// Refuses tensors of another layout, naming the first difference: "here" is in `specs`, "there"
-    /// in the agreement.
+    /// Refuses tensors of another layout, naming the first difference: "it" is `specs`, agreed is this one's.
     ///
     /// # Errors
     /// [`Error::Layout`].
@@ -329,8 +328,8 @@ impl Agreement {
         Ok(largest.with_opened(opened))
     }
 
-    /// Refuses other tensors, or the same in other precisions, naming the first difference: "here" is in `other`,
-    /// "there" in this one.
+    /// Refuses other tensors, or the same in other precisions, naming the first difference: "it" is `other`,
+    /// agreed is this one's.
     ///
     /// # Errors
     /// [`Error::Layout`].
@@ -342,7 +341,7 @@ impl Agreement {
             Some((spec, (here, there))) => {
                 let (name, here, there) = (&spec.name, here.words(), there.words());
                 let difference =
-                    format!("tensor {name:?} is summed in {here} here and in {there} there");
+                    format!("tensor {name:?} is summed in {here} in it and {there} was agreed");
                 Err(Error::Layout { difference })
             }
         }
@@ -501,16 +500,19 @@ pub(crate) fn check_layout(here: &[TensorSpec], there: &[TensorSpec]) -> Result<
     }
 }
 
+/// Returns the first difference, in words that its owner and whoever refuses it read alike.
 fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String> {
+    let surplus =
+        |spec: &TensorSpec| format!("it has tensor {:?}, which was not agreed", spec.name);
+    let missing = |spec: &TensorSpec| format!("it lacks tensor {:?}, which was agreed", spec.name);
     let shape = |spec: &TensorSpec| format!("{} {:?}", spec.dtype.name(), spec.shape);
     for (a, b) in here.iter().zip(there) {
         if a.name != b.name {
-            let missing = if a.name < b.name { (&a.name, "there") } else { (&b.name, "here") };
-            return Some(format!("tensor {:?} is missing {}", missing.0, missing.1));
+            return Some(if a.name < b.name { surplus(a) } else { missing(b) });
         }
         if a != b {
             return Some(format!(
-                "tensor {:?} is {} here and {} there",
+                "tensor {:?} is {} in it and {} was agreed",
                 a.name,
                 shape(a),
                 shape(b)
@@ -518,8 +520,7 @@ fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String
         }
     }
     let common = here.len().min(there.len());
-    let longer = if here.len() > common { (here, "there") } else { (there, "here") };
-    longer.0.get(common).map(|s| format!("tensor {:?} is missing {}", s.name, longer.1))
+    here.get(common).map(surplus).or_else(|| there.get(common).map(missing))
 }
 
 pub(crate) fn write_specs(w: &mut Writer, specs: &[TensorSpec]) {

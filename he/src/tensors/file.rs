@@ -32,6 +32,9 @@ pub(crate) fn metadata(bytes: &[u8]) -> Result<BTreeMap<String, String>, Error> 
     Ok(metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect())
 }
 
+/// Bytes at the start of a file that tell its format: a zip archive names its first member there.
+const MAGIC_WINDOW_BYTES: u64 = 128;
+
 /// Bytes that are read from a file at a time.
 pub(crate) const WINDOW_BYTES: usize = 1 << 18;
 /// Bytes before the header: its length.
@@ -117,6 +120,29 @@ impl Content {
         }
     }
 
+    /// Names PyTorch's or NumPy's format, which all begin with what would be the length of a huge header, and what
+    /// converts it.
+    fn other_format(&self) -> Option<Error> {
+        let mut start = vec![0; self.len().ok()?.min(MAGIC_WINDOW_BYTES) as usize];
+        self.read(&mut start, 0).ok()?;
+        let holds = |part: &[u8]| start.windows(part.len()).any(|window| window == part);
+        let (is_zip, is_npy) = (start.starts_with(b"PK\x03\x04"), start.starts_with(b"\x93NUMPY"));
+        let (name, package, load) = if start.starts_with(b"\x80") || is_zip && holds(b"data.pkl") {
+            ("PyTorch", "torch", "torch.load(FILE, weights_only=True)")
+        } else if is_zip && holds(b".npy") {
+            ("NumPy", "numpy", "dict(numpy.load(FILE))")
+        } else if is_npy {
+            ("NumPy", "numpy", "{\"tensor\": numpy.load(FILE)}")
+        } else {
+            return None;
+        };
+        let why = format!(
+            "it is a file of {name}; convert it in Python: import {package}, safetensors.{package}; \
+             safetensors.{package}.save_file({load}, \"NAME.safetensors\")"
+        );
+        Some(Error::Safetensors { why })
+    }
+
     /// Returns the bytes of the header, its length before it.
     fn header(&self) -> Result<Vec<u8>, Error> {
         let has = self.len()?;
@@ -127,10 +153,12 @@ impl Content {
         self.read(&mut length, 0)?;
         let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
         if length > MAX_HEADER_BYTES {
-            return Err(invalid(&SafeTensorError::HeaderTooLarge));
+            return Err(self.other_format().unwrap_or(invalid(&SafeTensorError::HeaderTooLarge)));
         }
         if (LENGTH_BYTES + length) as u64 > has {
-            return Err(invalid(&SafeTensorError::InvalidHeaderLength));
+            return Err(self
+                .other_format()
+                .unwrap_or(invalid(&SafeTensorError::InvalidHeaderLength)));
         }
         let mut header = vec![0; LENGTH_BYTES + length];
         self.read(&mut header, 0)?;

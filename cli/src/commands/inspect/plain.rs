@@ -8,7 +8,10 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use super::Findings;
-use crate::{failure::Failure, report::warn};
+use crate::{
+    failure::Failure,
+    report::{counted, warn},
+};
 
 /// Describes a safetensors file with tensors of any type, and its metadata.
 pub(super) fn safetensors(bytes: &[u8], found: &mut Findings) -> Result<(), Error> {
@@ -100,7 +103,7 @@ pub(super) fn ledger(text: &str, found: &mut Findings) {
     }
     found.json.insert("sealed".into(), list.into());
     let (opening, ended) = (ends["opening"], ends["opened"] + ends["failed"] + ends["refused"]);
-    found.add("opened", ends["opened"], format!("{} sums", ends["opened"]));
+    found.add("opened", ends["opened"], counted(ends["opened"], "sum"));
     let failed = ends["failed"] + opening.max(ended) - ended;
-    found.add("failed", failed, format!("{failed} sums, those cut short among them"));
+    found.add("failed", failed, format!("{}, those cut short among them", counted(failed, "sum")));
 }

@@ -25,8 +25,9 @@ use crate::{
 
 /// The time for which one of several addresses is tried before the next has its turn.
 const TURN: Duration = Duration::from_secs(2);
-/// The silence after which a client says for how long it waits.
-const TOLD_AFTER: Duration = Duration::from_secs(1);
+/// The silence after which a client says for how long it waits, if it waits for twice as long: one that starts first
+/// is no fault.
+const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// The wait for a host's word that nothing listens at a port.
 const REFUSAL_SPAN: Duration = Duration::from_millis(300);
 
@@ -78,7 +79,7 @@ impl<'a> Server<'a> {
         let mut observe = |phase| {
             show(progress, phase, self.args);
             let waits = matches!(phase, Phase::Contacting { .. }) && start.elapsed() < wait;
-            if !told && waits && start.elapsed() >= TOLD_AFTER {
+            if !told && waits && start.elapsed() >= TOLD_AFTER.min(wait / 2) {
                 told = true;
                 let (server, seconds) = (&self.args.server, wait.as_secs_f64());
                 warn(&format!("no answer from {server} yet: waiting up to {seconds} s for it"));

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use ciphergram_nic::federation::{self, RangesProgress};
 
-use crate::progress::Progress;
+use crate::{progress::Progress, report::counted};
 
 /// Reports that a rate is taken over: a second or more.
 const WINDOW: usize = 10;
@@ -49,9 +49,9 @@ fn line(progress: &federation::Progress, bytes_per_second: f64) -> String {
     let mut parts = vec![];
     if let Some(round) = &progress.round {
         parts.push(format!(
-            "round {}: {} contributors, {} of {} chunks settled",
+            "round {}: {}, {} of {} chunks settled",
             round.round,
-            round.received.len(),
+            counted(round.received.len(), "contributor"),
             round.settled,
             round.chunks
         ));

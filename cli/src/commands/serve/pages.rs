@@ -39,7 +39,7 @@ impl Pages {
         let seen = Arc::new(Mutex::new(Seen { metrics: Metrics::new(), status }));
         let (shared, policy) = (seen.clone(), content_security_policy());
         let responder = Responder::start(address, move |path| page(path, &shared, &policy))
-            .map_err(|error| Failure::Work(format!("--metrics {address}: {error}")))?;
+            .map_err(|error| Failure::Work(format!("--metrics {address}: {}", error.kind())))?;
         Ok(Self { seen, responder })
     }
 

@@ -77,7 +77,8 @@ impl<A: Application> Aggregator<A> {
         if let Some(former) = former.filter(|former| former.contribution != contribution) {
             let reason =
                 format!("another contribution took the place of contributor {contributor}");
-            self.refuse(now, contributor, &former, reason);
+            // The client itself is in the round: that is no refusal of it.
+            self.tell_refused(now, &former, reason);
         }
         self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer });
         Ok(())
@@ -109,16 +110,21 @@ impl<A: Application> Aggregator<A> {
     }
 
     pub(super) fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
-        let refuse = Refuse { contribution: joined.contribution, reason: reason.clone() };
+        self.tell_refused(now, joined, reason.clone());
+        if self.refused.len() < usize::from(self.config.clients) {
+            self.refused.insert(contributor, reason.clone());
+        }
+        self.emit(AggregatorEvent::Refused { contributor, reason });
+    }
+
+    /// Sends a process the reason why its contribution is in no round.
+    fn tell_refused(&mut self, now: Time, joined: &Joined, reason: String) {
+        let refuse = Refuse { contribution: joined.contribution, reason };
         let kind = Some(Kind::Refuse as u32);
         let data = refuse.encode().into();
         // A client that does not receive this finds out by silence.
         if let Ok(message) = self.endpoint.write(now, joined.peer, joined.inbox, 0, data, kind) {
             self.refusals.insert((joined.peer, message));
         }
-        if self.refused.len() < usize::from(self.config.clients) {
-            self.refused.insert(contributor, reason.clone());
-        }
-        self.emit(AggregatorEvent::Refused { contributor, reason });
     }
 }
