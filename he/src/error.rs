@@ -396,8 +396,8 @@ pub enum Error {
     },
     /// Two clients of a round who opened different sums of an earlier one.
     #[error(
-        "clients opened different sums of round {round}: whoever sums gave them different ones, and no further round \
-         is safe with it"
+        "another sum of round {round} was opened here than most clients opened: an aggregator that began the round again, \
+         or that lies, gave them different ones, and whoever has both can subtract them; this round goes on without"
     )]
     DifferentSums {
         /// The earlier round.

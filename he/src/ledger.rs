@@ -2,8 +2,8 @@
 //! opens one sum of it. That of a key that is in one process alone is in its memory, until the key is saved.
 //!
 //! A ledger is a file of lines, to which lines are only added. The first one says of which version it is; that of the
-//! first version may be without. A line is on disk before what it is about happens, but for the ends of openings that
-//! went well:
+//! first version may be without. A line is on disk before what it is about happens, and that of an end before anything comes
+//! of it:
 //!
 //! | line | meaning |
 //! |---|---|
@@ -34,7 +34,7 @@ use self::{
     lines::{Lines, Locked, Sync, chosen, lock, path_beside, with_end},
     record::{End, Known},
 };
-use crate::{Error, Job, PublicKey, Sum, codec::OpenedRound, ids::hex};
+use crate::{Error, Job, KeyRef, PublicKey, Sum, codec::OpenedRound, ids::hex};
 
 /// The most rounds that may be reserved by the block: clients that start anew are half as far ahead of others as a
 /// round admits.
@@ -126,7 +126,7 @@ impl Ledger {
             Some(rounds) if !rounds.is_empty() => rounds.start,
             _ => next(record.last_sealed(&name, number)),
         };
-        Ok(own.max(next(record.last_opened(&name).map(|opened| opened.round))))
+        Ok(own.max(next(record.last_opened(&name).map(|(round, _)| round))))
     }
 
     /// Returns the round asked for, or the next one, if client `number` may contribute to it by now.
@@ -208,14 +208,19 @@ impl Ledger {
     }
 
     /// Returns where a client stands in a job: the [next round](Self::next_round), and the last of which a sum was
-    /// opened here.
+    /// opened here, named under the client's key.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn standing(&self, job: &Job, number: u16) -> Result<(u64, Option<OpenedRound>), Error> {
-        let next = self.next_round(job, number)?;
-        let opened = held(&self.0.lines).read()?.last_opened(&job.id().to_string());
-        Ok((next, opened))
+    /// The file cannot be read; [`Error::NoSumKey`].
+    pub fn standing(
+        &self,
+        job: &Job,
+        key: KeyRef<'_>,
+    ) -> Result<(u64, Option<OpenedRound>), Error> {
+        let next = self.next_round(job, key.number())?;
+        let last = held(&self.0.lines).read()?.last_opened(&job.id().to_string());
+        let Some((round, digest)) = last else { return Ok((next, None)) };
+        Ok((next, Some(OpenedRound { round, sum: key.tag_key()?.name_sum(&digest) })))
     }
 
     /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. Sums that may fail
@@ -256,7 +261,7 @@ impl Ledger {
         let _turn = (!opened_before).then_some(turn);
         let opened = open();
         if !opened_before && let Some(end) = end_of(&opened) {
-            let sync = if end == End::Failed { Sync::Now } else { Sync::Later };
+            let sync = if end == End::Refused { Sync::Later } else { Sync::Now };
             held(&self.0.lines).change(sync, |record| {
                 let is_known = record.has_ended(&round, &digest, end);
                 Ok((!is_known).then(|| format!("{} {round} {digest}", end.verb())))

@@ -77,6 +77,13 @@ impl SumKey {
 }
 
 impl TagKey {
+    /// Names a sum by its digest, to those who tag under the same key. Others must not be able to: the digest covers ranges
+    /// that clients alone may know, and are few enough to be tried.
+    pub(crate) fn name_sum(&self, digest: &[u8; 32]) -> [u8; 32] {
+        let material = [&b"ciphergram 2026 opened sum"[..], digest].concat();
+        *blake3::keyed_hash(&self.coefficients, &material).as_bytes()
+    }
+
     /// Expands the coefficients of chunks of up to `values` values under a statement.
     fn coefficients(&self, statement: &Statement, values: usize) -> Coefficients {
         let key = Zeroizing::new(*blake3::keyed_hash(&self.coefficients, &statement.0).as_bytes());

@@ -379,6 +379,18 @@ fn a_ledger_that_cannot_be_written_stops_what_it_is_for() {
     assert_eq!(fs::read_to_string(key).unwrap(), "{}");
 }
 
+/// A sum whose opening was cut short opens once more, but not behind another one of its round.
+#[test]
+fn a_sum_that_was_cut_short_does_not_open_behind_another() {
+    let place = Place::new();
+    let cut = || -> Result<(), Error> { Err(Error::Randomness) };
+    let other = Sum { stream: vec![0; place.sum.stream.len()], ..place.sum.clone() };
+    assert_eq!(place.open_by(&other, cut), Err(Error::Randomness));
+    assert_eq!(place.open(&place.sum), Ok(()));
+    let opened = place.open_by(&other, || -> Result<(), Error> { panic!("opened") });
+    assert_eq!(opened, Err(Error::SecondSum { round: place.sum.round }));
+}
+
 /// An opening that was cut short may have failed: it counts until it is tried again and ends well.
 #[test]
 fn an_opening_that_never_ended_counts_until_it_does() {

@@ -1,5 +1,7 @@
 //! Keys, and what is done with each kind.
 
+mod contributing;
+
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
@@ -7,24 +9,18 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ciphergram_he::{
-    self as he, KeyRef, Ledger, decrypt_into, encrypt_frame,
-    exchange::Announcement as SchemeAnnouncement,
-};
+use ciphergram_he::{self as he, KeyRef, Ledger, decrypt_into};
 use pyo3::prelude::*;
 
+use self::contributing::Contributing;
 use crate::{
-    arrays::{self, Arrays},
+    arrays::Arrays,
     contribution::Contribution,
-    engines::engine,
-    errors::{
-        Error, Result, no_pickle, warn, warn_clipped, weight, weight_or_none, whole, whole_or_none,
-    },
+    errors::{Error, Result, no_pickle, weight, weight_or_none, whole, whole_or_none},
     exchange::{Announcement, RoundTerms},
     job::Job,
     opened,
     pool::{self, run},
-    ranges::{self, Ranges},
     sum::Sum,
 };
 
@@ -268,113 +264,6 @@ pub(crate) struct SecretKey {
     pub(crate) used: Use,
 }
 
-/// What is encrypted, and under what terms.
-struct Contributing<'a, 'py> {
-    tensors: &'a Bound<'py, PyAny>,
-    ranges: Option<&'a Bound<'py, PyAny>>,
-    weight: Option<u64>,
-    round: Option<u64>,
-    max_weight: Option<u32>,
-    clip: Option<f64>,
-    integers: &'a str,
-    terms: Option<&'a RoundTerms>,
-    announcement: Option<&'a Announcement>,
-    job: Option<&'a Job>,
-    engine: &'a str,
-}
-
-impl Contributing<'_, '_> {
-    /// Takes the tensors, which are not clipped yet.
-    fn update(&self) -> Result<he::Update> {
-        arrays::check_clip(self.clip)?;
-        arrays::take(self.tensors, arrays::integers(self.integers)?)
-    }
-
-    /// Returns the number of the round, if it is not the next one, and the agreement that it is sealed under.
-    fn settle(
-        &self,
-        job: &he::Job,
-        key: KeyRef<'_>,
-        update: &he::Update,
-    ) -> Result<(Option<u64>, he::Agreement)> {
-        match (self.terms, self.announcement) {
-            (Some(terms), Some(own)) => {
-                let terms = terms.terms.clone().opened(job, key.ranges_secret(), None)?;
-                terms.check(key.number(), &own.announcement, job)?;
-                Ok((Some(terms.round), terms.agreement))
-            }
-            (None, None) => {
-                let ranges = (self.ranges, self.max_weight);
-                Ok((
-                    self.round,
-                    ranges::agreement(ranges, self.weight.is_some(), job, &update.specs())?,
-                ))
-            }
-            _ => Err(Error::parameter("terms= and announcement= belong together")),
-        }
-    }
-
-    fn encrypt(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Contribution> {
-        let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let engine = engine(self.engine)?;
-        let (ledger, weight, clip) = (&used.ledger()?, self.weight.unwrap_or(1), self.clip);
-        let (round, agreement) = self.settle(&job, key, &update)?;
-        // Who said a largest weight, here or in ranges that are shared, meant it.
-        let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<Ranges>());
-        if self.max_weight.is_none() && self.terms.is_none() && !is_shared {
-            let bits = key.public().parameters().bits();
-            warn(py, coarse(weight, agreement.max_weight(), bits).as_deref())?;
-        }
-        let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
-        let (contribution, clipped) = run(py, || {
-            let outside = clip.map(|limit| update.clip(limit)).transpose()?;
-            let agreed = (&*job, &agreement);
-            let mut frame = encrypt_frame(key, engine, (&update, weight), agreed, (ledger, round))?;
-            let clipped = frame.clipped.clone();
-            opened::most(&mut frame.clipped, &outside.unwrap_or_default());
-            Ok((Contribution::encrypted(frame, key.number(), agreed, public), clipped))
-        })?;
-        warn_clipped(py, &clipped)?;
-        Ok(contribution)
-    }
-
-    fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
-        let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let standing = used.ledger()?.standing(&job, key.number())?;
-        // The exact weight stays with the client.
-        let largest = u64::from(job.limits().max_weight);
-        let exact = self.weight.unwrap_or(1);
-        let weight = exact.checked_next_power_of_two().unwrap_or(exact);
-        let weight = if exact <= largest { weight.min(largest) } else { exact };
-        let clip = self.clip;
-        let announcement = run(py, || {
-            clip.map(|limit| update.clip(limit)).transpose()?;
-            let seed = he::Ticket::draw()?.seed();
-            Ok(SchemeAnnouncement::propose(
-                seed,
-                &job,
-                standing,
-                &update,
-                weight,
-                key.ranges_secret(),
-            )?)
-        })?;
-        Ok(Announcement::new(announcement, key.number(), key.public()))
-    }
-}
-
-/// Returns what to warn of where a weight is so far below the largest that values lose more than four bits.
-fn coarse(weight: u64, max_weight: u32, bits: u32) -> Option<String> {
-    let lost = (f64::from(max_weight) / weight as f64).log2();
-    (lost > 4.0).then(|| {
-        let left = (f64::from(bits) - lost).max(0.0);
-        format!(
-            "weights up to {max_weight} leave {left:.0} of {bits} bits of a value of this weight: say max_weight=, the \
-             largest of any client, of the job or here"
-        )
-    })
-}
-
 #[pymethods]
 impl SecretKey {
     /// The half that anyone may have.
@@ -591,31 +480,6 @@ impl SecretKey {
     /// Describes a key of this class or of one that extends it.
     pub(crate) fn described(&self, class: &str) -> String {
         describe(class, self.key.public(), "")
-    }
-}
-
-impl<'a, 'py> Contributing<'a, 'py> {
-    /// Returns what a proposal is made of.
-    fn proposed(
-        tensors: &'a Bound<'py, PyAny>,
-        weight: u64,
-        clip: Option<f64>,
-        integers: &'a str,
-        job: Option<&'a Job>,
-    ) -> Self {
-        Self {
-            tensors,
-            ranges: None,
-            weight: Some(weight),
-            round: None,
-            max_weight: None,
-            clip,
-            integers,
-            terms: None,
-            announcement: None,
-            job,
-            engine: "cpu",
-        }
     }
 }
 

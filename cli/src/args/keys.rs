@@ -57,8 +57,7 @@ pub(crate) struct Key {
 pub(crate) enum KeyCommand {
     /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
     Upgrade(KeyUpgrade),
-    /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th,
-    /// under ckks-sum-public at the 4th
+    /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th
     Status(KeyStatus),
 }
 

@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     files::{Kind, Output, named},
     progress::Progress,
-    report::{counted, report, shown},
+    report::{counted, report, shown, warn},
 };
 
 pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
@@ -61,6 +61,9 @@ pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
     let limits = Limits { max_norm: args.max_norm, min_cosine: args.min_cosine };
     let shares = found.shares(limits).map_err(here)?;
     write(&found.encrypt_weights(&key, &shares, &engine)?, out)?;
+    if shares.iter().all(|&share| share == 0.0) {
+        warn("these limits leave no update: the sum under these weights is zero");
+    }
     let rows = || found.each().zip(&shares);
     let updates: Vec<_> = rows()
         .map(|((name, score), share)| {

@@ -9,12 +9,12 @@ use crate::{
     Error, Parameters, TensorSpec,
     bytes::{Reader, Writer},
     error::FrameError,
-    params::{BITS, Chunks, MAX_CLIENTS},
+    params::{BITS, Chunks},
     tensors::Dtype,
 };
 
 /// Names, types and shapes of the tensors, their clipping ranges and precisions, the largest weight, the norm that updates
-/// are clipped to, if they are, and which sums those who take part opened last.
+/// are clipped to, if they are, and the last sum that those who take part opened.
 ///
 /// All of it is public: it travels in clear with every contribution.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,26 +24,27 @@ pub struct Agreement {
     precisions: Vec<Precision>,
     max_weight: u32,
     clip_norm: Option<f64>,
-    opened: Vec<OpenedRound>,
+    opened: Option<OpenedRound>,
     values: usize,
 }
 
-/// The last round of a job that a client opened, and the digest of the sum that it opened it to.
+/// The last round of a job that a client opened, and a name of the sum that it opened it to.
 ///
-/// Contributions are sealed under those of all who take part. So an aggregator that gave two clients different sums of
-/// one round is found out at the next round that both take part in.
+/// Contributions are sealed under what most of those who take part say of the latest round that any opened. So an
+/// aggregator that gave two clients different sums of it is found out at the next round that both take part in: one
+/// refuses, or what they seal adds up to nothing that opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenedRound {
     /// The round.
     pub round: u64,
-    /// The digest of its sum.
+    /// The name of its sum, which only those who have the key of tags can make.
     pub sum: [u8; 32],
 }
 
-/// Stands in the place of the largest weight, which is never 0, before a norm that updates are clipped to and before rounds
-/// that were opened.
+/// Stands in the place of the largest weight, which is never 0, before a norm that updates are clipped to and before the
+/// round that was opened last.
 const EXTENSION: u32 = 0;
-/// Stands before rounds that were opened in the place of such a norm, which is never NaN.
+/// Stands before the round that was opened last in the place of such a norm, which is never NaN.
 const OPENED: u64 = u64::MAX;
 
 /// More values than this is a malformed frame. It keeps the number of chunks below 2^32: those that carry
@@ -88,7 +89,7 @@ impl Agreement {
                 return Err(Error::Range { tensor, range });
             }
         }
-        let (clip_norm, opened) = (None, vec![]);
+        let (clip_norm, opened) = (None, None);
         let agreement = Self { specs, ranges, precisions, max_weight, clip_norm, opened, values };
         agreement.check_exact(max_weight)?;
         let limbs = agreement.limbs(*BITS.start());
@@ -140,7 +141,7 @@ impl Agreement {
             precision.check(spec)?;
         }
         let other = Self::of_parts(self.specs.clone(), ranges, precisions, max_weight)?;
-        Ok(other.with_clip_norm(self.clip_norm)?.with_opened(self.opened.iter().copied()))
+        Ok(other.with_clip_norm(self.clip_norm)?.with_opened(self.opened))
     }
 
     /// Returns the same agreement with bits of their own for some tensors of floats.
@@ -172,13 +173,10 @@ impl Agreement {
         }
     }
 
-    /// Returns the same agreement among clients who opened these rounds last, whatever it said of that.
+    /// Returns the same agreement among clients who opened this round last, whatever it said of that.
     #[must_use]
-    pub fn with_opened(mut self, opened: impl IntoIterator<Item = OpenedRound>) -> Self {
-        self.opened = opened.into_iter().collect();
-        self.opened.sort_unstable();
-        self.opened.dedup();
-        self
+    pub fn with_opened(self, opened: Option<OpenedRound>) -> Self {
+        Self { opened, ..self }
     }
 
     /// Returns the same agreement with another largest weight.
@@ -276,20 +274,22 @@ impl Agreement {
         self.clip_norm
     }
 
-    /// Returns the rounds that those who take part opened last, ascending, each once.
+    /// Returns the last round that those who take part opened, if any did.
     #[must_use]
-    pub fn opened(&self) -> &[OpenedRound] {
-        &self.opened
+    pub fn opened(&self) -> Option<OpenedRound> {
+        self.opened
     }
 
-    /// Refuses to take part with clients who opened another sum of the same round.
+    /// Refuses to take part where another sum of the round that this client opened last is the `last` that was opened.
     ///
     /// # Errors
     /// [`Error::DifferentSums`].
-    pub(crate) fn check_opened(&self) -> Result<(), Error> {
-        match self.opened.windows(2).find(|pair| pair[0].round == pair[1].round) {
-            Some(pair) => Err(Error::DifferentSums { round: pair[0].round }),
-            None => Ok(()),
+    pub(crate) fn check_opened(&self, last: Option<OpenedRound>) -> Result<(), Error> {
+        match (self.opened, last) {
+            (Some(own), Some(last)) if own.round == last.round && own.sum != last.sum => {
+                Err(Error::DifferentSums { round: own.round })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -307,8 +307,8 @@ impl Agreement {
         check_layout(specs, &self.specs)
     }
 
-    /// Returns the agreement over the tensors of all, with the largest range of each, the largest weight and all rounds
-    /// that were opened.
+    /// Returns the agreement over the tensors of all, with the largest range of each, and the largest weight. Of opened
+    /// rounds it says nothing.
     ///
     /// # Errors
     /// There is none, or their tensors or their clip norms differ from the first one's.
@@ -321,11 +321,9 @@ impl Agreement {
             let ranges = largest.ranges.iter_mut().zip(&other.ranges);
             ranges.for_each(|(range, other)| *range = range.max(*other));
             largest.max_weight = largest.max_weight.max(other.max_weight);
-            largest.opened.extend(&other.opened);
         }
         largest.check_exact(largest.max_weight)?;
-        let opened = std::mem::take(&mut largest.opened);
-        Ok(largest.with_opened(opened))
+        Ok(largest.with_opened(None))
     }
 
     /// Refuses other tensors, or the same in other precisions, naming the first difference: "it" is `other`,
@@ -341,7 +339,7 @@ impl Agreement {
             Some((spec, (here, there))) => {
                 let (name, here, there) = (&spec.name, here.words(), there.words());
                 let difference =
-                    format!("tensor {name:?} is summed in {here} in it and {there} was agreed");
+                    format!("tensor {name:?} is summed in {here} by it, in {there} as agreed");
                 Err(Error::Layout { difference })
             }
         }
@@ -378,7 +376,7 @@ impl Agreement {
             return Err(Error::Ranges { difference });
         }
         if self.opened != other.opened {
-            let difference = "the sums that clients opened before are not the same".into();
+            let difference = "the last sum that clients opened is not the same".into();
             return Err(Error::Ranges { difference });
         }
         self.check_same_clip_norm(other)
@@ -395,14 +393,11 @@ impl Agreement {
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
-        if !self.opened.is_empty() {
+        if let Some(OpenedRound { round, sum }) = self.opened {
             w.u32(EXTENSION);
             w.u64(OPENED);
-            w.u16(self.opened.len() as u16);
-            for OpenedRound { round, sum } in &self.opened {
-                w.u64(*round);
-                w.bytes(sum);
-            }
+            w.u64(round);
+            w.bytes(&sum);
         }
         if let Some(norm) = self.clip_norm {
             w.u32(EXTENSION);
@@ -415,11 +410,13 @@ impl Agreement {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
-        let (mut opened, mut clip_norm) = (vec![], None);
+        let (mut opened, mut clip_norm) = (None, None);
         let max_weight = loop {
             match r.u32()? {
                 EXTENSION => match r.u64()? {
-                    OPENED if opened.is_empty() && clip_norm.is_none() => opened = read_opened(r)?,
+                    OPENED if opened.is_none() && clip_norm.is_none() => {
+                        opened = Some(OpenedRound { round: r.u64()?, sum: r.array()? });
+                    }
                     norm if norm != OPENED && clip_norm.is_none() => {
                         clip_norm = Some(f64::from_bits(norm));
                     }
@@ -461,18 +458,6 @@ fn read_range(r: &mut Reader<'_>) -> Result<(f64, Precision), FrameError> {
             .ok_or(FrameError::Malformed { what: "an unknown precision" })?,
     };
     Ok((f64::from_bits(bits & !HAS_PRECISION), precision))
-}
-
-/// Reads the last sums that clients opened: some, ascending, and no more than there are clients.
-fn read_opened(r: &mut Reader<'_>) -> Result<Vec<OpenedRound>, FrameError> {
-    let count = u32::from(r.u16()?);
-    let read = |_| Ok(OpenedRound { round: r.u64()?, sum: r.array()? });
-    let opened: Vec<_> =
-        (0..count.min(MAX_CLIENTS)).map(read).collect::<Result<_, FrameError>>()?;
-    if !(1..=MAX_CLIENTS).contains(&count) || !opened.is_sorted_by(|a, b| a < b) {
-        return Err(FrameError::Malformed { what: "a list of opened rounds" });
-    }
-    Ok(opened)
 }
 
 /// Returns the number of all values, if these are tensors that can be summed; otherwise why not.
@@ -579,7 +564,7 @@ mod tests {
         assert_eq!(written(&old), w.0, "and their statement is that");
         let new = Agreement::new(specs(), vec![1.5, 40.0], 7).unwrap();
         let differ =
-            "tensor \"n\" is summed in exact integers here and in the bits of the key there";
+            "tensor \"n\" is summed in exact integers by it, in the bits of the key as agreed";
         assert_eq!(new.check_same(&old), Err(Error::Layout { difference: differ.into() }));
         assert!(matches!(Agreement::largest([&old, &new]), Err(Error::Layout { .. })));
         // Of floats alone nothing is new.

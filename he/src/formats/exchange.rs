@@ -9,10 +9,7 @@
 //! Under a job with private ranges a client proposes them encrypted, and the terms carry those that are agreed,
 //! encrypted too: in clear both have the largest range of the job for every tensor, until a client opens them.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::frame::{self, Header, Kind};
 use crate::{
@@ -23,7 +20,6 @@ use crate::{
     error::FrameError,
     ids::{JobId, Seed},
     job::Job,
-    params::MAX_CLIENTS,
     private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey, RangesSecret},
 };
 
@@ -151,6 +147,10 @@ impl Announcement {
         job.check_id(self.job)?;
         job.check_number(number)?;
         job.check_announced(&self.agreement)?;
+        if self.agreement.opened().is_some_and(|opened| opened.round >= self.lowest_round) {
+            let why = "a sum that was opened of a round that is still to come".into();
+            return Err(Error::BeyondJob { why });
+        }
         match (job.private_ranges(), &self.proposal) {
             (Ok(private), Some(proposal)) => {
                 private.check_proposal(proposal, self.agreement.specs().len())
@@ -199,18 +199,16 @@ fn commonest_layout<'a>(agreements: &[&'a Agreement]) -> Option<&'a Agreement> {
     found.into_iter().rev().max_by_key(|(_, count)| *count).map(|(agreement, _)| agreement)
 }
 
-/// Returns for each round that some opened last the sum that most opened it to, on a tie the first.
-fn usual_sums(agreements: &[&Agreement]) -> BTreeMap<u64, [u8; 32]> {
-    let mut counts: BTreeMap<OpenedRound, (usize, Reverse<usize>)> = BTreeMap::new();
-    for (place, opened) in agreements.iter().flat_map(|a| a.opened()).enumerate() {
-        counts.entry(*opened).or_insert((0, Reverse(place))).0 += 1;
+/// Returns the latest round that any opened, and the sum that most of those opened it to, on a tie the first.
+fn usual_sum(agreements: &[&Agreement]) -> Option<OpenedRound> {
+    let opened = || agreements.iter().filter_map(|agreement| agreement.opened());
+    let latest = opened().map(|opened| opened.round).max()?;
+    let mut counts: BTreeMap<[u8; 32], (usize, Reverse<usize>)> = BTreeMap::new();
+    for (place, opened) in opened().enumerate().filter(|(_, opened)| opened.round == latest) {
+        counts.entry(opened.sum).or_insert((0, Reverse(place))).0 += 1;
     }
-    let mut usual: BTreeMap<u64, ((usize, Reverse<usize>), [u8; 32])> = BTreeMap::new();
-    for (OpenedRound { round, sum }, found) in counts {
-        let best = usual.entry(round).or_insert((found, sum));
-        *best = (found, sum).max(*best);
-    }
-    usual.into_iter().map(|(round, (_, sum))| (round, sum)).collect()
+    let (sum, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(OpenedRound { round: latest, sum })
 }
 
 impl RoundTerms {
@@ -239,25 +237,14 @@ impl RoundTerms {
             }
         });
         let all: Vec<_> = sorted.iter().map(|(_, a)| &a.agreement).collect();
-        let (usual, sums) = (commonest_layout(&all), usual_sums(&all));
-        let mut opened = BTreeSet::<OpenedRound>::new();
+        let (usual, last) = (commonest_layout(&all), usual_sum(&all));
         for (number, a) in sorted {
             let number = *number;
             let mut check = || {
                 if let Some(usual) = usual {
                     usual.check_same_layout(&a.agreement)?;
                 }
-                let of_others = |own: &&OpenedRound| sums.get(&own.round) != Some(&own.sum);
-                if let Some(OpenedRound { round, .. }) = a.agreement.opened().iter().find(of_others)
-                {
-                    return Err(Error::DifferentSums { round: *round });
-                }
-                let more = a.agreement.opened().iter().filter(|own| !opened.contains(own));
-                if opened.len() + more.count() > MAX_CLIENTS as usize {
-                    let why = "more sums that were opened last than there are clients".into();
-                    return Err(Error::BeyondJob { why });
-                }
-                opened.extend(a.agreement.opened());
+                a.agreement.check_opened(last)?;
                 if let Some(proposal) = &a.proposal {
                     proposals.add(&Contributor { number, seed: proposal.seed() })?;
                 }
@@ -283,6 +270,7 @@ impl RoundTerms {
             return Err(error.clone().within(format!("client {number}")));
         }
         let agreement = Agreement::largest(admitted.values().map(|a| &a.agreement))?;
+        let agreement = agreement.with_opened(last);
         let round = admitted.values().map(|a| a.lowest_round).max().unwrap_or(0);
         let participants =
             admitted.iter().map(|(&number, a)| Contributor { number, seed: a.seed }).collect();
@@ -345,7 +333,7 @@ impl RoundTerms {
     /// Refuses terms, with ranges that are [opened](Self::opened), under which a client must not contribute what it
     /// announced: it is not listed with its seed; the round is below its lowest; they are beyond the job, or, unless
     /// ranges are private, a range or weight is below its own proposal; they leave out the sum that it opened last, or
-    /// list two of one round.
+    /// name another one of its round.
     ///
     /// # Errors
     /// The first of these.
@@ -362,7 +350,7 @@ impl RoundTerms {
         if self.round - own.lowest_round > MAX_ROUNDS_SKIPPED {
             return bad("the round is more than 2^32 after this client's last");
         }
-        job.check_agreement(&self.agreement)?;
+        job.terms(self.round, &self.agreement)?;
         self.agreement.check_same_layout(&own.agreement)?;
         let mut ranges = self.agreement.ranges().iter().zip(own.agreement.ranges());
         let is_told = job.private_ranges().is_err();
@@ -371,10 +359,11 @@ impl RoundTerms {
         {
             return bad("a range or the largest weight is below what this client proposed");
         }
-        if !own.agreement.opened().iter().all(|own| self.agreement.opened().contains(own)) {
+        let last = self.agreement.opened();
+        if own.agreement.opened().map(|own| own.round) > last.map(|last| last.round) {
             return bad("they leave out the sum that this client opened last");
         }
-        self.agreement.check_opened()
+        own.agreement.check_opened(last)
     }
 
     /// Returns the frame.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, iter};
 
-use crate::{codec::OpenedRound, ids::parse_hex};
+use crate::ids::parse_hex;
 
 /// Everything that the lines so far say. Keys of maps are the words of lines.
 #[derive(Debug, Default, PartialEq)]
@@ -123,11 +123,11 @@ impl Record {
         self.sealed.get(&format!("{job} {number}")).copied()
     }
 
-    /// Returns the last round of a job of which a sum opened, and which one. One that did not open says nothing of its
+    /// Returns the last round of a job of which a sum opened, and the digest of that. One that did not open says nothing of its
     /// round.
-    pub(super) fn last_opened(&self, job: &str) -> Option<OpenedRound> {
+    pub(super) fn last_opened(&self, job: &str) -> Option<(u64, [u8; 32])> {
         let (round, digest) = self.opened.get(job)?;
-        Some(OpenedRound { round: *round, sum: parse_hex(digest)? })
+        Some((*round, parse_hex(digest)?))
     }
 
     /// Returns what is known of the sum of a round, named `KEY JOB ROUND`, that has this digest.
@@ -135,10 +135,14 @@ impl Record {
         let openings = self.sums.get(round).map_or(&[][..], Vec::as_slice);
         match openings.iter().find(|opening| opening.digest == digest) {
             Some(opening) if opening.ends.contains(&End::Failed) => Known::Failed,
-            Some(_) => Known::Tried,
-            None if openings.iter().any(|other| other.ends.contains(&End::Opened)) => {
+            // Whether it was tried before or not: one that was cut short must not open behind another.
+            _ if openings
+                .iter()
+                .any(|other| other.digest != digest && other.ends.contains(&End::Opened)) =>
+            {
                 Known::Another
             }
+            Some(_) => Known::Tried,
             None => {
                 let may_tell = |opening: &&Opening| !opening.ends.contains(&End::Refused);
                 Known::New { failed: openings.iter().filter(may_tell).count() }

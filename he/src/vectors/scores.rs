@@ -86,7 +86,8 @@ impl Scores {
     /// points elsewhere not at all.
     ///
     /// # Errors
-    /// Limits that are no limits; a least cosine where there was no reference; nothing is left.
+    /// Limits that are no limits; a least cosine where there was no reference. That nothing is left is no error: weights
+    /// are sent all the same, or whoever computed the scores would learn of it.
     pub fn shares(&self, limits: Limits) -> Result<Vec<f64>, Error> {
         let Limits { max_norm, min_cosine } = limits;
         let refuse = |why: String| Err(CkksError::Vectors { why }.into());
@@ -104,11 +105,7 @@ impl Scores {
             let clipped = max_norm.map_or(1.0, |limit| (limit / score.norm).min(1.0));
             if is_elsewhere { 0.0 } else { clipped }
         };
-        let shares: Vec<_> = self.scores.iter().map(share).collect();
-        if shares.iter().all(|&share| share == 0.0) {
-            return refuse("these limits leave no update".into());
-        }
-        Ok(shares)
+        Ok(self.scores.iter().map(share).collect())
     }
 
     /// Encrypts the weights under which [`aggregate`](super::aggregate()) sums to the mean of those that count: shares
@@ -123,7 +120,7 @@ impl Scores {
         engine: &dyn Engine,
     ) -> Result<Vector, Error> {
         let counting = shares.iter().filter(|&&share| share > 0.0).count() as f64;
-        let weights: Vec<_> = shares.iter().map(|share| share / counting).collect();
+        let weights: Vec<_> = shares.iter().map(|share| share / counting.max(1.0)).collect();
         let update = Update::new(vec![Tensor::from_values(weights_spec(shares.len()), &weights)?]);
         let recipe = Recipe { range: Some(1.0), layout: Layout::Each };
         let vector = Vector::encrypt(key, &update, &recipe, engine)?;

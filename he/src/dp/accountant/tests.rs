@@ -21,8 +21,7 @@ fn of(sigma: f64, rounds: u32, delta: f64) -> f64 {
 fn epsilons_are_those_of_googles_accounting() {
     let text = include_str!("../../../tests/vectors/dp_accounting.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
-    let cases = vectors["cases"].as_array().unwrap().iter();
-    for case in cases.filter(|case| case["sample"].as_f64() == Some(1.0)) {
+    for case in vectors["cases"].as_array().unwrap() {
         let number = |name: &str| case[name].as_f64().unwrap();
         let release = release(number("rounds") as u32);
         let found = mechanism(number("sigma"), 10).epsilon(release, number("delta")).unwrap();

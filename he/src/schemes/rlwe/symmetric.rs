@@ -422,6 +422,34 @@ mod tests {
         (0..parameters.geometry().slots_per_chunk).map(round).collect()
     }
 
+    /// Whoever seals the same again sends the same bytes; nothing else shares a secret or noise.
+    #[test]
+    fn secrets_are_of_a_statement_and_noise_of_a_seed_under_it() {
+        let literal = Literal { scheme: Scheme::CkksSum, clients: 4, bits: 16 };
+        let parameters = Parameters::new(literal).unwrap();
+        let small = parameters.rlwe().unwrap();
+        let [key, other] = [3, 4].map(|seed| Secrets::new(&[seed; 32], &parameters, small));
+        let statements = [1, 2].map(|byte| Statement([byte; 32]));
+        let expand = |key: &Secrets, values, statement| {
+            let secret = key.of_values(values).of_statement(statement).unwrap();
+            secret.constant().words().to_vec()
+        };
+        let [first, second] = statements.each_ref().map(|statement| expand(&key, 1, statement));
+        assert_ne!(first, second);
+        assert_eq!(first, expand(&key, 1, &statements[0]), "also behind another");
+        assert_ne!(first, expand(&other, 1, &statements[0]));
+        let large = expand(&key, 2_000_000, &statements[0]);
+        assert!(large.len() > first.len() && large[..100] != first[..100]);
+        let seeds = [5, 6].map(|byte| Seed::of_update(&[byte; 32], &[0; 32]));
+        let noise = |statement: usize, seed: usize| {
+            *key.of_values(1).noise_key(&statements[statement], &seeds[seed])
+        };
+        assert_eq!(noise(0, 0), noise(0, 0));
+        assert!(noise(0, 0) != noise(0, 1) && noise(0, 0) != noise(1, 0));
+        let of_update = Seed::of_update(&[5; 32], &[1; 32]);
+        assert!(of_update != seeds[0] && Seed::of_update(&[5; 32], &[1; 32]) == of_update);
+    }
+
     #[test]
     fn the_bound_on_noise_is_enough_and_one_bit_less_is_not() {
         let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits };

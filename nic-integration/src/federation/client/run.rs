@@ -366,7 +366,7 @@ impl<'a> Run<'a> {
 /// before anyone else waits.
 fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
     let Participation { key, job, ledger, update, weight, .. } = *participation;
-    let standing = |ledger: &Ledger| ledger.standing(job, key.number());
+    let standing = |ledger: &Ledger| ledger.standing(job, key);
     let standing = ledger.map_or(Ok((0, None)), standing)?;
     Ok(Announcement::propose(seed, job, standing, update, weight, key.ranges_secret())?)
 }

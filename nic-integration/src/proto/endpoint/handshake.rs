@@ -378,3 +378,20 @@ fn reseed(rng: &mut ChaCha20Rng, entropy: fn() -> [u8; 32]) {
     seed.iter_mut().zip(entropy.iter()).for_each(|(byte, more)| *byte ^= more);
     *rng = ChaCha20Rng::from_seed(*seed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two copies of a running process go on apart; a simulated one goes on as its seed says.
+    #[test]
+    fn a_copy_with_other_entropy_draws_other_keys() {
+        let draw = |entropy| {
+            let mut rng = ChaCha20Rng::from_seed([7; 32]);
+            reseed(&mut rng, entropy);
+            rng.next_u64()
+        };
+        assert_ne!(draw(|| [1; 32]), draw(|| [2; 32]));
+        assert_eq!(draw(|| [0; 32]), draw(|| [0; 32]));
+    }
+}
