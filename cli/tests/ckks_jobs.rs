@@ -275,8 +275,8 @@ fn refusals(place: &Place, files: &str) {
     );
 }
 
-/// An aggregator that lies about scores. It once read the secret key from weights that came back in clear: here it gives
-/// key holders the norms of vectors of its own as those of updates, and finds the same whatever they decrypt to.
+/// An aggregator that lies about scores. It once read the secret key from weights that came back in clear: here it
+/// gives key holders the norms of vectors of its own as those of updates, and finds the same whatever they decrypt to.
 #[test]
 fn forged_scores_tell_an_aggregator_nothing() {
     let place = Place::new();

@@ -130,7 +130,7 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
     let of =
         |specs: &[_], range, weight| Agreement::new(specs.to_vec(), vec![range], weight).unwrap();
     let lies = [
-        (lie(of(&odd, 1.0, 1), &job, 0), "the tensors differ: tensor \"t\" is F32 [201] here"),
+        (lie(of(&odd, 1.0, 1), &job, 0), "the tensors differ: tensor \"t\" is F32 [201] in it"),
         (
             lie(of(&own, 1e30, 1), &job, 0),
             "has range 1000000000000000000000000000000, the job admits 10",

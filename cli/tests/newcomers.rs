@@ -55,7 +55,7 @@ fn one_thing_is_no_plural() {
     let encrypt = "encrypt --key keys/secret.json --client 0 --in g --ranges ranges.json --out";
     let encrypted = place.done(&format!("{encrypt} a.cgm"));
     assert!(encrypted.contains("clipped 1 value of \"t\""), "{encrypted}");
-    assert!(encrypted.contains("a.cgm: 1 value, "), "{encrypted}");
+    assert!(encrypted.contains("a.cgm: round 0, 1 value, "), "{encrypted}");
 }
 
 #[test]

@@ -112,8 +112,8 @@ pub fn usual_min_clients(clients: u32) -> u32 {
 const MIN_HONEST: u16 = 2;
 
 impl Limits {
-    /// Returns the limits of a job by default: all clients of the key, two thirds of them to a sum and at least three or
-    /// all if they are fewer, less than a third of them colluding, weights up to 100,000 and ranges up to 10.
+    /// Returns the limits of a job by default: all clients of the key, two thirds of them to a sum and at least three
+    /// or all if they are fewer, less than a third of them colluding, weights up to 100,000 and ranges up to 10.
     #[must_use]
     pub fn of_key(key: &PublicKey) -> Self {
         let clients = key.parameters().clients() as u16;

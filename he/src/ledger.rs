@@ -1,9 +1,10 @@
-//! The record of a key's use, on disk beside its file or where a person says: a client seals one contribution to a round, and an opener
-//! opens one sum of it. That of a key that is in one process alone is in its memory, until the key is saved.
+//! The record of a key's use, on disk beside its file or where a person says: a client seals one contribution to a
+//! round, and an opener opens one sum of it. That of a key that is in one process alone is in its memory, until the
+//! key is saved.
 //!
 //! A ledger is a file of lines, to which lines are only added. The first one says of which version it is; that of the
-//! first version may be without. A line is on disk before what it is about happens, and that of an end before anything comes
-//! of it:
+//! first version may be without. A line is on disk before what it is about happens, and that of an end before anything
+//! comes of it:
 //!
 //! | line | meaning |
 //! |---|---|
@@ -11,11 +12,11 @@
 //! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened |
 //! | `opened …`, `failed …`, `refused …` | it opened, it did not, or anyone can see that it is none |
 //!
-//! Of a round one sum opens, and before it four may fail; then the round is over. A sum of which no end is
-//! recorded counts as failed: its opening may have been cut short. So the line of an end that a failing machine loses
-//! counts against the round, never for it. Where failures of all rounds together may tell of a key
-//! ([`Scheme::max_failures`](crate::Scheme::max_failures)) they are counted for its life besides, not in a row: an honest
-//! round between two would reset the count.
+//! Of a round one sum opens, and before it four may fail; then the round is over. A sum of which no end is recorded
+//! counts as failed: its opening may have been cut short. So the line of an end that a failing machine loses counts
+//! against the round, never for it. Where failures of all rounds together may tell of a key
+//! ([`Scheme::max_failures`](crate::Scheme::max_failures)) they are counted for its life besides, not in a row: an
+//! honest round between two would reset the count.
 //!
 //! A client that contributes to one round after the other may reserve their numbers by the block: its line says the
 //! last of them, and no other process seals to any of them, whatever becomes of this one.
@@ -81,8 +82,8 @@ impl Ledger {
         Self::reserving(path, 1)
     }
 
-    /// Returns the ledger of a file, for a process that takes part in many rounds: from the second one of a client on it
-    /// reserves their numbers by blocks of `rounds`, 32 at most.
+    /// Returns the ledger of a file, for a process that takes part in many rounds: from the second one of a client on
+    /// it reserves their numbers by blocks of `rounds`, 32 at most.
     #[must_use]
     pub fn reserving(path: PathBuf, rounds: u64) -> Self {
         Self::of(Lines::of_file(path), rounds.clamp(1, MAX_BLOCK))
@@ -173,8 +174,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Begins a contribution of client `number` to the next round that it may contribute to, and records that it is sealed:
-    /// of several at once, in this process and others, each has a round of its own. What `begin` refuses takes no round.
+    /// Begins a contribution of client `number` to the next round that it may contribute to, and records that it is
+    /// sealed: of several at once, in this process and others, each has a round of its own. What `begin` refuses takes
+    /// no round.
     ///
     /// # Errors
     /// Those of `begin`, which is called again with a later round if another contribution came between; those of
@@ -229,8 +231,8 @@ impl Ledger {
     ///
     /// # Errors
     /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
-    /// [`Error::SecondSum`], [`Error::RoundSpent`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before;
-    /// the file cannot be written.
+    /// [`Error::SecondSum`], [`Error::RoundSpent`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open
+    /// before; the file cannot be written.
     pub fn open<T>(
         &self,
         key: &PublicKey,

@@ -77,8 +77,8 @@ impl SumKey {
 }
 
 impl TagKey {
-    /// Names a sum by its digest, to those who tag under the same key. Others must not be able to: the digest covers ranges
-    /// that clients alone may know, and are few enough to be tried.
+    /// Names a sum by its digest, to those who tag under the same key. Others must not be able to: the digest covers
+    /// ranges that clients alone may know, and are few enough to be tried.
     pub(crate) fn name_sum(&self, digest: &[u8; 32]) -> [u8; 32] {
         let material = [&b"ciphergram 2026 opened sum"[..], digest].concat();
         *blake3::keyed_hash(&self.coefficients, &material).as_bytes()

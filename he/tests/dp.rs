@@ -86,8 +86,8 @@ fn a_sum_opens_to_the_mean_of_what_was_clipped_with_the_noise_that_was_agreed() 
     assert!(bias.abs() < 5.0 * (agreed / 25.0 / VALUES as f64).sqrt(), "{bias}");
 }
 
-/// A job's budget is of all its rounds: none follows, and noise that gives away more is refused when the job is made, or
-/// for updates of too many values.
+/// A job's budget is of all its rounds: none follows, and noise that gives away more is refused when the job is made,
+/// or for updates of too many values.
 #[test]
 fn a_budget_bounds_epsilon_and_ends_a_job() {
     let scheme = Scheme::CkksSum;

@@ -188,8 +188,8 @@ fn frames_that_lie_are_refused_or_read_but_never_panic() {
     assert!(RangesProposal::from_bytes(&without, key.public()).is_err());
 }
 
-/// An aggregator that makes up what a client opens. It once read the secret of ranges from 2,106 answers, by whether the
-/// client then said that it clipped many values: what a client says is now the same whatever it opened.
+/// An aggregator that makes up what a client opens. It once read the secret of ranges from 2,106 answers, by whether
+/// the client then said that it clipped many values: what a client says is now the same whatever it opened.
 #[test]
 fn forged_answers_change_nothing_that_a_client_says() {
     let key = key(8);

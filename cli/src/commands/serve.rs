@@ -90,8 +90,8 @@ fn settings(
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     if args.min_clients.is_none() && min_clients > clients {
         let text = format!(
-            "--clients {clients} is fewer than the {min_clients} whose sum the job lets anyone open: make a job for so \
-             few, or say --min-clients {clients} here and at every join"
+            "--clients {clients} is fewer than the {min_clients} whose sum the job lets anyone open: make a job for that \
+             many, or say --min-clients {clients} here and at every join"
         );
         return Err(Failure::Misuse(text));
     }

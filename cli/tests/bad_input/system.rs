@@ -71,7 +71,7 @@ fn addresses_that_cannot_be_used_are_named() {
         row(
             1,
             &format!("{serve} --listen 127.0.0.1:0 --metrics 192.0.2.1:9"),
-            "192.0.2.1:9: Cannot assign",
+            "192.0.2.1:9: address not available",
         ),
         row(2, &format!("{serve} --listen nowhere"), "--listen"),
         row(2, &format!("{serve} --listen 127.0.0.1:0 --metrics nowhere"), "--metrics"),

@@ -191,8 +191,8 @@ impl Weights {
 
     /// Returns what a ciphertext's own error becomes: what is fixed, and what is independent of all that is done.
     ///
-    /// A ciphertext is off independently in each slot as long as nothing was computed with it, but for what its encoding
-    /// rounded. That is known by its bound: whatever else is on the top level is off by more.
+    /// A ciphertext is off independently in each slot as long as nothing was computed with it, but for what its
+    /// encoding rounded. That is known by its bound: whatever else is on the top level is off by more.
     fn inherited(self, set: &Parameters, a: Bound, level: usize) -> (f64, f64) {
         let scale = set.scale(level);
         let is_fresh = |public| {

@@ -13,8 +13,8 @@ use crate::{
     tensors::Dtype,
 };
 
-/// Names, types and shapes of the tensors, their clipping ranges and precisions, the largest weight, the norm that updates
-/// are clipped to, if they are, and the last sum that those who take part opened.
+/// Names, types and shapes of the tensors, their clipping ranges and precisions, the largest weight, the norm that
+/// updates are clipped to, if they are, and the last sum that those who take part opened.
 ///
 /// All of it is public: it travels in clear with every contribution.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +41,8 @@ pub struct OpenedRound {
     pub sum: [u8; 32],
 }
 
-/// Stands in the place of the largest weight, which is never 0, before a norm that updates are clipped to and before the
-/// round that was opened last.
+/// Stands in the place of the largest weight, which is never 0, before a norm that updates are clipped to and before
+/// the round that was opened last.
 const EXTENSION: u32 = 0;
 /// Stands before the round that was opened last in the place of such a norm, which is never NaN.
 const OPENED: u64 = u64::MAX;

@@ -33,8 +33,8 @@ pub struct Epsilon {
 impl Mechanism {
     /// Returns the ε at `delta` of a release.
     ///
-    /// It is by concentrated differential privacy, the best of all orders. That clients are drawn for a round is not counted:
-    /// who takes part is known to whoever sums.
+    /// It is by concentrated differential privacy, the best of all orders. That clients are drawn for a round is not
+    /// counted: who takes part is known to whoever sums.
     ///
     /// # Errors
     /// [`NoiseError::Release`] if a number is out of its range, or [`NoiseError::Unbounded`].

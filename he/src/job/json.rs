@@ -13,8 +13,8 @@ use crate::{
 };
 
 const KIND: &str = "ciphergram-job";
-/// The first version has no private ranges, the second names no colluders and no bits of tensors; a job without is still of
-/// these.
+/// The first version has no private ranges, the second names no colluders and no bits of tensors; a job without is
+/// still of these.
 const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]

@@ -123,8 +123,8 @@ impl Record {
         self.sealed.get(&format!("{job} {number}")).copied()
     }
 
-    /// Returns the last round of a job of which a sum opened, and the digest of that. One that did not open says nothing of its
-    /// round.
+    /// Returns the last round of a job of which a sum opened, and the digest of that. One that did not open says
+    /// nothing of its round.
     pub(super) fn last_opened(&self, job: &str) -> Option<(u64, [u8; 32])> {
         let (round, digest) = self.opened.get(job)?;
         Some((*round, parse_hex(digest)?))

@@ -78,8 +78,8 @@ impl Scheme {
     /// anything of a later one: under `ckks-sum-public`, whose secret serves all.
     ///
     /// The guard hides 79 bits of it, and three failures in a million rounds tell at most 59; the fourth ends the key
-    /// (`he/docs/verifiable-sums.md`). Under `ckks-sum` each statement has a secret of its own; Paillier has no noise to
-    /// ask about.
+    /// (`he/docs/verifiable-sums.md`). Under `ckks-sum` each statement has a secret of its own; Paillier has no noise
+    /// to ask about.
     #[must_use]
     pub fn max_failures(self) -> Option<usize> {
         (self == Self::CkksSumPublic).then_some(4)

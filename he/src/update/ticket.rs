@@ -78,8 +78,8 @@ impl Ticket {
         Ok(Self { seed: Seed::draw()?, next: 0 })
     }
 
-    /// Derives the ticket of an update under a rounding that was drawn for it: the same two give the same seed, and so the
-    /// same bytes, also to whoever goes on from a copy of what was kept. Another update has another seed.
+    /// Derives the ticket of an update under a rounding that was drawn for it: the same two give the same seed, and so
+    /// the same bytes, also to whoever goes on from a copy of what was kept. Another update has another seed.
     #[must_use]
     pub fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
         Self { seed: Seed::of_update(rounding, fingerprint), next: 0 }

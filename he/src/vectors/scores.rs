@@ -86,8 +86,8 @@ impl Scores {
     /// points elsewhere not at all.
     ///
     /// # Errors
-    /// Limits that are no limits; a least cosine where there was no reference. That nothing is left is no error: weights
-    /// are sent all the same, or whoever computed the scores would learn of it.
+    /// Limits that are no limits; a least cosine where there was no reference. That nothing is left is no error:
+    /// weights are sent all the same, or whoever computed the scores would learn of it.
     pub fn shares(&self, limits: Limits) -> Result<Vec<f64>, Error> {
         let Limits { max_norm, min_cosine } = limits;
         let refuse = |why: String| Err(CkksError::Vectors { why }.into());

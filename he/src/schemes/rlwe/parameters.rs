@@ -25,8 +25,8 @@ const MOST_APART: usize = 4;
 
 /// The degree of the smallest ring.
 const SMALLEST_DEGREE: usize = 4096;
-/// The most clients under `ckks-sum` that the smallest ring is for: with more, what their failures in one round may tell
-/// leaves less than 128 bits of a statement's secret (`he/docs/verifiable-sums.md`).
+/// The most clients under `ckks-sum` that the smallest ring is for: with more, what their failures in one round may
+/// tell leaves less than 128 bits of a statement's secret (`he/docs/verifiable-sums.md`).
 const MAX_CLIENTS_OF_SMALLEST: u32 = 512;
 
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
@@ -375,8 +375,8 @@ mod tests {
         assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
     }
 
-    /// Clients' answers to sums that do not open tell equations in a statement's secret: as many as there are beyond the
-    /// dimensions that Q needs at 128 bits, but for a chance of 2^-128. See `he/docs/verifiable-sums.md`.
+    /// Clients' answers to sums that do not open tell equations in a statement's secret: as many as there are beyond
+    /// the dimensions that Q needs at 128 bits, but for a chance of 2^-128. See `he/docs/verifiable-sums.md`.
     #[test]
     fn failures_of_a_round_leave_128_bits() {
         // C(42, 21) / 2^42: the likeliest value of one draw of noise.

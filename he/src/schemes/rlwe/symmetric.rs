@@ -95,8 +95,9 @@ impl Secret {
         Ok(secret)
     }
 
-    /// Derives the noise key of the contribution that `seed` names. A seed is that of one message, so that whoever seals
-    /// it again, after a restart or from a copy, sends the same bytes: with noise drawn anew many would tell the noise.
+    /// Derives the noise key of the contribution that `seed` names. A seed is that of one message, so that whoever
+    /// seals it again, after a restart or from a copy, sends the same bytes: with noise drawn anew many would tell the
+    /// noise.
     fn noise_key(&self, statement: &Statement, seed: &Seed) -> Zeroizing<[u64; 4]> {
         let name = [&statement.0[..], seed.bytes()].concat();
         let key = Zeroizing::new(*blake3::keyed_hash(&self.noise, &name).as_bytes());
