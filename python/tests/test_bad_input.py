@@ -458,20 +458,21 @@ def fresh(world: World, copy: int) -> cg.SecretKey:
     return key
 
 
-def test_a_key_ends_after_too_many_sums_that_do_not_open(tmp_path: Path) -> None:
+def test_a_round_ends_after_four_sums_that_do_not_open_and_no_key(tmp_path: Path) -> None:
     world = World(tmp_path)
 
-    def open_a_lie(round: int) -> object:
+    def total(round: int) -> bytes:
         parts = [world.encrypt(client=client, round=round) for client in range(3)]
-        frame = bytes(cg.aggregate(parts, world.keys.public))
-        return world.keys.decrypt(redone(frame, len(frame) - DIGEST_BYTES - 1, 1))
+        return bytes(cg.aggregate(parts, world.keys.public))
 
-    for round in range(2, 18):
+    honest = total(2)
+    for bit in range(4):
         with pytest.raises(cg.SumMismatch):
-            open_a_lie(round)
-    with pytest.raises(cg.KeySpent) as caught:
-        open_a_lie(18)
-    assert caught.value.failures == 16
+            world.keys.decrypt(redone(honest, len(honest) - DIGEST_BYTES - 1 - bit, 1))
+    with pytest.raises(cg.RoundSpent) as caught:
+        world.keys.decrypt(honest)
+    assert caught.value.round == 2
+    assert world.keys.decrypt(total(3)).contributors == [0, 1, 2]
 
 
 def test_errors_have_fields_and_pickle(tmp_path: Path) -> None:
