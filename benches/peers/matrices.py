@@ -3,8 +3,8 @@
 
     pip install ./python tenseal==0.3.18 && python3 benches/peers/matrices.py
 
-Standard normal x and W. N = 8192 and scale 2^40 of both; primes of ours 50 + 40 and one special of 50, of TenSEAL's 60 +
-40 and one special of 60. Needs both packages in the interpreter that runs it.
+Standard normal x and W. N = 8192 and scale 2^40 of both; primes of ours 50 + 40 and one special of 50, of TenSEAL's
+60 + 40 and one special of 60. Needs both packages in the interpreter that runs it.
 """
 
 import argparse
