@@ -135,10 +135,7 @@ fn decode_targets(
     let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
     let places =
         each.zip(&laid_out).zip(targets).map(|((((spec, &range), &precision), &at), target)| {
-            let steps = match precision {
-                Precision::Bits(bits) => half_steps(bits) as f64,
-                Precision::Key | Precision::Exact => f64::from(parameters.half_steps()),
-            };
+            let steps = half_steps(precision.bits().unwrap_or(parameters.bits())) as f64;
             let form = Form { dtype: spec.dtype, range, precision, steps };
             Place { form, at, first: at.first, end: at.end, target }
         });

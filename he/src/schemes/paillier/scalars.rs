@@ -87,9 +87,9 @@ impl<S: Secrecy> Scalars<S> {
         let mut negative = Vec::with_capacity(words.len() / each);
         for item in magnitudes.chunks_mut(each) {
             let sign = sign(item[each - 1] as i64);
-            let mut carry = sign;
+            let mut carry = sign != 0;
             for word in item {
-                (*word, carry) = plus(*word ^ sign.wrapping_neg(), carry);
+                (*word, carry) = (*word ^ sign.wrapping_neg()).carrying_add(0, carry);
             }
             negative.push(sign);
         }
@@ -184,12 +184,6 @@ impl Scalars<Public> {
         };
         indices.iter().flat_map(words_of).collect()
     }
-}
-
-/// `a + b`, and what it carries.
-fn plus(a: u64, b: u64) -> (u64, u64) {
-    let (sum, carry) = a.overflowing_add(b);
-    (sum, u64::from(carry))
 }
 
 /// Returns magnitudes of `each` words in as many as n has. Constant time unless one is refused.
