@@ -30,6 +30,13 @@ mod sealed {
     impl Sealed for super::Public {}
 }
 
+/// Returns the bits of a public number, whose lowest word is the first. It takes time by them.
+#[must_use]
+pub fn bit_length(words: &[u64]) -> usize {
+    let top = words.iter().rposition(|&word| word != 0);
+    top.map_or(0, |top| 64 * (top + 1) - words[top].leading_zeros() as usize)
+}
+
 /// A batch of exponents of at most `bits` bits each, in `ceil(bits / 64)` words.
 ///
 /// `Exponents<Secret>` has no `Debug`; the words of either are zeroized on drop.

@@ -158,7 +158,8 @@ fn a_sum_beyond_its_type_is_named() {
     let place = Place::with_key("ckks-sum", 3);
     let tensor = Tensor::new(Dtype::F16, &[2], vec![1.0, 60000.0]);
     place.write("g", to_file(&Tensors::from([("h".to_owned(), tensor)])));
-    let beyond = "g: the job does not admit it: tensor \"h\" has range 60000, the job admits 10";
+    let beyond = "g: the job does not admit it: tensor \"h\" has range 60000, the job admits 40000";
+    place.job("--max-range 40000");
     place.fails_with(1, &format!("{ENCRYPT} --in g"), &[beyond]);
     place.job("--max-range 60000 --min-clients 2");
     place.run("encrypt --key keys/secret.json --client 0 --in g --out a.cgm").done();

@@ -71,7 +71,7 @@ fn every_kind_of_file_says_what_it_is() {
         let job = inspect(&place, "keys/job.json", "job");
         assert_eq!((&job["key_id"], &job["clients"]), (&json!(id), &json!(3)));
         assert_eq!((&job["min_clients"], &job["max_weight"]), (&json!(3), &json!(100_000)));
-        assert_eq!(job["max_range"], json!(10.0));
+        assert_eq!(job["max_range"], json!(65536.0));
         if scheme != "ckks-sum" {
             let key = inspect(&place, "keys/clients/2.json", "client key");
             assert_eq!((&key["client"], &key["key_id"]), (&json!(2), &json!(id)));

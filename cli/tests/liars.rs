@@ -97,7 +97,7 @@ fn ranges_that_leave_only_one_update_are_refused() {
         let key = as_client(if scheme == "ckks-sum" { "secret.json" } else { "clients" }, 1);
         let encrypt = format!("encrypt {key} --in g1 --out none --ranges wide.json");
         let beyond = "g1: the job does not admit it: tensor \"t\" has range 1";
-        place.fails_with(1, &encrypt, &[beyond, "the job admits 10 at most"]);
+        place.fails_with(1, &encrypt, &[beyond, "the job admits 65536 at most"]);
         // Within the job: sealed, and no sum with the victim's, whatever the header says.
         let mut all = [0, 1, 2]
             .map(|client| scene.contribution(client, 0, if client == 0 { RANGE } else { 10.0 }));
@@ -133,7 +133,7 @@ fn a_header_that_was_rewritten_opens_nothing() {
         let own = || specs("t", &[150]);
         let other = Scene::new(scheme).job.id();
         let changes: Vec<(&str, Change<'_>)> = vec![
-            ("the job admits 10 at most", Box::new(|s| s.agreement = agreement(own(), 1000.0, 9))),
+            ("the job admits 65536 at most", Box::new(|s| s.agreement = agreement(own(), 1e6, 9))),
             (
                 "a largest weight of 100001",
                 Box::new(|s| s.agreement = agreement(own(), RANGE, 100_001)),

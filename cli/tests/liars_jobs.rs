@@ -171,8 +171,8 @@ fn jobs_are_checked_and_a_changed_one_is_another() {
         ("surprise", json!(1), "not a valid job"),
         (
             "tensors",
-            json!([{"name": "t", "dtype": "F32", "shape": [150], "range": 11}]),
-            "has range 11",
+            json!([{"name": "t", "dtype": "F32", "shape": [150], "range": 1e5}]),
+            "has range 100000",
         ),
         (
             "tensors",

@@ -133,7 +133,7 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
         (lie(of(&odd, 1.0, 1), &job, 0), "the tensors differ: tensor \"t\" is F32 [201] in it"),
         (
             lie(of(&own, 1e30, 1), &job, 0),
-            "has range 1000000000000000000000000000000, the job admits 10",
+            "has range 1000000000000000000000000000000, the job admits 65536",
         ),
         (
             lie(of(&own, 1.0, u32::MAX), &job, 0),
@@ -287,7 +287,7 @@ fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
     (0..2).for_each(|i| ledger.seal(&job, i, 3).unwrap());
     for (lie, why) in [
         (Lie::Narrow, "a range or the largest weight is below what this client proposed"),
-        (Lie::Wide, "the job admits 10 at most"),
+        (Lie::Wide, "the job admits 65536 at most"),
         (Lie::Weight, "a largest weight of 4294967295, the job's is 100000"),
         (Lie::Earlier, "the round is one that this client has contributed to"),
         (Lie::NotListed, "they do not list this contribution"),

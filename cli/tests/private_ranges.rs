@@ -16,14 +16,14 @@ use tensors::{from_file, single, to_file, uniform};
 const CLIENTS: usize = 8;
 /// The magnitude of an honest client's values.
 const USUAL: f64 = 0.01;
-/// The largest range of a job by default, which a liar claims.
+/// The largest range of the job, which a liar claims.
 const LARGEST: f64 = 10.0;
 
 fn place(rank: &str) -> Place {
     let place = Place::new();
     place.done(&format!("keygen --clients {CLIENTS} --ranges-key --out keys"));
     fs::remove_file(place.path("keys/job.json")).unwrap();
-    let words = format!("--ranges agree{rank} --levels 16");
+    let words = format!("--max-range {LARGEST} --ranges agree{rank} --levels 16");
     place.done(&format!("job --key keys/secret.json {words} --out keys/job.json"));
     place
 }
@@ -87,9 +87,9 @@ fn ranges_hold_for_some_rounds_and_no_client_asks_for_others() {
         let agrees = [0, 3].contains(&round);
         let begun = server.first_event(&["preparing", "opened"]);
         assert_eq!(begun["event"] == "preparing", agrees, "round {round}: {begun}");
-        for client in clients {
-            let report = client.finish().done().stdout;
-            let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        for mut client in clients {
+            let report = client.event("finished");
+            client.finish().done();
             ranges.push(report["ranges"]["tensors"][0]["range"].as_f64().unwrap());
         }
         server.event("finished");

@@ -38,7 +38,7 @@ pub struct Limits {
     pub colluders: Option<u16>,
     /// The largest weight of a client.
     pub max_weight: u32,
-    /// The largest clipping range of a tensor.
+    /// The largest clipping range of a tensor, but of integers that are summed exactly: no range coarsens those.
     pub max_range: f64,
     /// The tensors, ascending by name, if they are settled.
     pub tensors: Option<Vec<SettledTensor>>,
@@ -108,12 +108,22 @@ pub fn usual_min_clients(clients: u32) -> u32 {
     (2 * clients).div_ceil(3).max(FEW).min(clients)
 }
 
+/// The largest weight by default, where clients tell theirs.
+const MAX_WEIGHT: u32 = 100_000;
+
+/// The largest range of a tensor by default, where clients tell theirs. It refuses only what float16 does not hold
+/// either: the variance of a batch norm passes.
+const MAX_RANGE: f64 = 65_536.0;
+
+/// The same where clients agree on private ones, whose levels reach no further down than 2^-31 of it.
+const MAX_PRIVATE_RANGE: f64 = 1024.0;
+
 /// The fewest contributors of a sum who are assumed not to collude.
 const MIN_HONEST: u16 = 2;
 
 impl Limits {
     /// Returns the limits of a job by default: all clients of the key, two thirds of them to a sum and at least three
-    /// or all if they are fewer, less than a third of them colluding, weights up to 100,000 and ranges up to 10.
+    /// or all if they are fewer, less than a third of them colluding, weights up to 100,000 and ranges up to 65,536.
     #[must_use]
     pub fn of_key(key: &PublicKey) -> Self {
         let clients = key.parameters().clients() as u16;
@@ -121,8 +131,8 @@ impl Limits {
             clients,
             min_clients: 0,
             colluders: None,
-            max_weight: 100_000,
-            max_range: 10.0,
+            max_weight: MAX_WEIGHT,
+            max_range: MAX_RANGE,
             tensors: None,
             noise: None,
             allow: None,
@@ -142,6 +152,21 @@ impl Limits {
         Self { clients, min_clients, colluders: Some(colluders), ..self }
     }
 
+    /// Returns the same limits with the largest weight and range; by default those that fit noise and private ranges,
+    /// if there are any: of what clients do not tell, the job's own is what all of them use.
+    ///
+    /// # Errors
+    /// As [`Noise::new`].
+    pub fn up_to(self, max_weight: Option<u32>, max_range: Option<f64>) -> Result<Self, Error> {
+        let (usual_weight, usual_range) = match (self.noise()?, self.private_ranges) {
+            (Some(noise), _) => (1, MAX_RANGE.max(noise.range())),
+            (None, Some(_)) => (1, MAX_PRIVATE_RANGE),
+            (None, None) => (MAX_WEIGHT, MAX_RANGE),
+        };
+        let max_weight = max_weight.unwrap_or(usual_weight);
+        Ok(Self { max_weight, max_range: max_range.unwrap_or(usual_range), ..self })
+    }
+
     fn check(&self, key: &PublicKey) -> Result<(), Error> {
         let bad = |why: String| Err(Error::Limits { why });
         let Self { clients, min_clients, max_weight, max_range, .. } = *self;
@@ -152,6 +177,13 @@ impl Limits {
         if !(1..=clients).contains(&min_clients) {
             return bad(format!(
                 "at least {min_clients} contributors of {clients} clients; choose 1 to {clients}"
+            ));
+        }
+        let fewest = key.parameters().fewest_contributors(clients);
+        if u32::from(min_clients) < fewest {
+            return bad(format!(
+                "sums of {min_clients} of {clients} clients: what failures of so many tell could leave less than 128 bits \
+                 of a sum's secret; choose at least {fewest}"
             ));
         }
         if let Some(colluders) =
@@ -552,10 +584,11 @@ fn name(nonce: &[u8; 16], key: &KeyId, limits: &Limits) -> JobId {
 }
 
 fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
-    let mut ranges = agreement.specs().iter().zip(agreement.ranges());
-    match ranges.find(|&(_, &range)| range > most) {
+    let tensors = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+    let mut rounded = tensors.filter(|&(_, &precision)| precision != Precision::Exact);
+    match rounded.find(|&((_, &range), _)| range > most) {
         None => Ok(()),
-        Some((TensorSpec { name, .. }, range)) => {
+        Some(((TensorSpec { name, .. }, range), _)) => {
             let why = format!(
                 "tensor {name:?} has range {range}, the job admits {most} at most: measure it from values \
                  clipped to that (`ranges --policy fixed:{most}`; without a ranges file --clip {most} does), or make a \

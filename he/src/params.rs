@@ -187,7 +187,17 @@ impl Parameters {
     /// travel as `v + L`.
     #[must_use]
     pub fn half_steps(&self) -> u32 {
-        (1 << (self.literal.bits - 1)) - 1
+        half_steps(self.literal.bits) as u32
+    }
+
+    /// Returns the fewest contributors of a sum in a job of so many clients, whose failures may tell of its secret.
+    pub(crate) fn fewest_contributors(&self, clients: u16) -> u32 {
+        let sets = std::iter::once(self).chain(self.larger.iter().map(|larger| &larger.set));
+        let of = |set: &Self| match &set.family {
+            FamilyParameters::CkksSum(rlwe) => rlwe.fewest_contributors(clients),
+            _ => 1,
+        };
+        sets.map(of).max().unwrap_or(1)
     }
 
     /// Returns how values lie in a chunk of an update that is not large.
@@ -258,6 +268,11 @@ impl Parameters {
         id.copy_from_slice(&blake3::hash(&w.0).as_bytes()[..8]);
         id
     }
+}
+
+/// Returns the steps on either side of zero in some bits.
+pub(crate) fn half_steps(bits: u32) -> u64 {
+    (1 << (bits - 1)) - 1
 }
 
 #[cfg(test)]

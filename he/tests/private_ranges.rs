@@ -35,9 +35,12 @@ fn private(key: &SecretKey, rank: Rank, clip_norm: Option<Rank>) -> PrivateRange
 }
 
 fn job(key: &SecretKey, rank: Rank) -> Job {
-    let private = private(key, rank, None);
-    Job::new(key.public(), Limits { private_ranges: Some(private), ..Limits::of_key(key.public()) })
-        .unwrap()
+    let limits = Limits {
+        private_ranges: Some(private(key, rank, None)),
+        max_range: 10.0,
+        ..Limits::of_key(key.public())
+    };
+    Job::new(key.public(), limits).unwrap()
 }
 
 fn update(ranges: &[f64]) -> Update {

@@ -131,14 +131,15 @@ fn record(secret: &SecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Re
 /// have keys of their own that open nothing; "paillier-2048" or "paillier-4096". clients: The most contributors of a
 /// sum. bits: The bits of a quantised value, from 8 to 24. min_clients: The fewest contributors of a sum that is
 /// opened; None for two thirds of the clients, at least three. max_weight: The largest weight of a client; None for
-/// 100,000, or 1 if clients agree on ranges. max_range: The largest range of a tensor. ranges, levels, agree_every,
+/// 100,000, or 1 if clients agree on ranges. max_range: The largest range of a tensor that is rounded; None for 65,536,
+/// or 1,024 if clients agree on ranges. ranges, levels, agree_every,
 /// clip_norm: As of `Job`; the key has a secret of ranges then.
 ///
 /// Raises:
 ///     ParameterError: There is no such key or job.
 ///     NoRangesKey: The package was built without private ranges.
 #[pyfunction]
-#[pyo3(signature = (scheme="ckks-sum", *, clients, bits=16, min_clients=None, max_weight=None, max_range=10.0,
+#[pyo3(signature = (scheme="ckks-sum", *, clients, bits=16, min_clients=None, max_weight=None, max_range=None,
                     ranges=None, levels=None, agree_every=None, clip_norm=None))]
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn keygen(
@@ -148,7 +149,7 @@ pub(crate) fn keygen(
     #[pyo3(from_py_with = whole)] bits: u32,
     #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
     #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
-    max_range: f64,
+    max_range: Option<f64>,
     ranges: Option<&str>,
     #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
     #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
@@ -168,9 +169,8 @@ pub(crate) fn keygen(
     let mut limits = Limits::of_key(key.public());
     let own = limits.clients;
     limits = limits.of_clients(own, min_clients);
-    limits.max_range = max_range;
-    agreed.limit(&mut limits, max_weight, key.ranges_secret())?;
-    let job = Job::make(py, key.public(), limits)?;
+    agreed.limit(&mut limits, key.ranges_secret())?;
+    let job = Job::make(py, key.public(), limits.up_to(max_weight, max_range)?)?;
     Keys::new(py, key, job, None)
 }
 

@@ -21,13 +21,13 @@ use crate::{
 /// Args: key: The public key; a secret one, or a client's own, of a job that agrees on ranges. clients: The clients
 /// that take part; None for all that the key admits. min_clients: The fewest contributors of a sum that is opened;
 /// None for two thirds of the clients, at least three. max_weight: The largest weight of a client; None for 100,000,
-/// or 1 if clients agree on ranges. max_range: The largest range of a tensor. ranges: "agree:2" to have clients agree
-/// on the second largest range of each tensor without showing theirs, "agree:median" on the middle; "agree" on the
-/// second largest from four clients on, else the largest. levels: The levels that such ranges are told apart in, 32 at
-/// most. agree_every: The rounds over datagrams that they hold for. clip_norm: "agree:median" to agree in the same way
-/// on an L2 norm that every client clips its update to. bits: The bits, 8 to 48, that tensors of floats are summed in,
-/// in place of the key's, by name: {"head.*": 24}, in which * stands for any text. Of several that name a tensor, the
-/// last counts.
+/// or 1 if clients agree on ranges. max_range: The largest range of a tensor that is rounded; None for 65,536, or 1,024
+/// if clients agree on ranges. ranges: "agree:2" to have clients agree on the second largest range of each tensor
+/// without showing theirs, "agree:median" on the middle; "agree" on the second largest from four clients on, else the
+/// largest. levels: The levels that such ranges are told apart in, 32 at most. agree_every: The rounds over datagrams
+/// that they hold for. clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its
+/// update to. bits: The bits, 8 to 48, that tensors of floats are summed in, in place of the key's, by name:
+/// {"head.*": 24}, in which * stands for any text. Of several that name a tensor, the last counts.
 ///
 /// Raises:
 ///     ParameterError: There can be no such job.
@@ -39,7 +39,7 @@ pub(crate) struct Job(pub(crate) Arc<he::Job>);
 #[pymethods]
 impl Job {
     #[new]
-    #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=None, max_range=10.0, ranges=None,
+    #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=None, max_range=None, ranges=None,
                         levels=None, agree_every=None, clip_norm=None, bits=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
@@ -48,7 +48,7 @@ impl Job {
         #[pyo3(from_py_with = whole_or_none)] clients: Option<u16>,
         #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
-        max_range: f64,
+        max_range: Option<f64>,
         ranges: Option<&str>,
         #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
         #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
@@ -61,13 +61,12 @@ impl Job {
         let mut limits = he::Limits::of_key(&key);
         let clients = clients.unwrap_or(limits.clients);
         limits = limits.of_clients(clients, min_clients);
-        limits.max_range = max_range;
         for pair in bits.map(PyMappingMethods::items).transpose()?.iter().flatten() {
             let (name, bits): (String, Bound<'_, PyAny>) = pair.extract()?;
             limits.bits.push(TensorBits { name, bits: whole(&bits)? });
         }
-        agreed.limit(&mut limits, max_weight, holder.as_ref().and_then(Holder::ranges_secret))?;
-        Self::make(py, &key, limits)
+        agreed.limit(&mut limits, holder.as_ref().and_then(Holder::ranges_secret))?;
+        Self::make(py, &key, limits.up_to(max_weight, max_range)?)
     }
 
     /// Reads a job's file.

@@ -32,16 +32,8 @@ pub(crate) struct AgreedOptions<'a> {
 }
 
 impl AgreedOptions<'_> {
-    /// Puts them into a job's limits. The largest weight, unless one is given, is 1 under private ranges, where clients
-    /// announce none.
-    pub(crate) fn limit(
-        &self,
-        limits: &mut Limits,
-        max_weight: Option<u32>,
-        secret: Option<&RangesSecret>,
-    ) -> Result<()> {
-        let usual = if self.ranges.is_some() { 1 } else { limits.max_weight };
-        limits.max_weight = max_weight.unwrap_or(usual);
+    /// Puts them into a job's limits.
+    pub(crate) fn limit(&self, limits: &mut Limits, secret: Option<&RangesSecret>) -> Result<()> {
         let Some(ranges) = self.ranges else {
             let alone = [
                 ("levels=", self.levels.is_some()),

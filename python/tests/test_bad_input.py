@@ -138,7 +138,7 @@ LAYOUTS = [
     Row("ranges: infinite", lambda w: w.encrypt(ranges=float("inf")), cg.ParameterError, "range"),
     Row("ranges: text", lambda w: w.encrypt(ranges="max"), ValueError, "ranges="),
     Row("ranges: none, and none settled", lambda w: w.encrypt(ranges=None), cg.ParameterError, "ranges="),
-    Row("ranges: beyond the job's", lambda w: w.encrypt(ranges=11.0), cg.BeyondJob, "max_range="),
+    Row("ranges: beyond the job's", lambda w: w.encrypt(ranges=7e4), cg.BeyondJob, "max_range="),
     Row("ranges: another client's", lambda w: cg.aggregate(
         [w.parts[0], w.encrypt(client=3, round=1, ranges=0.5)], w.keys.public),
         cg.RangesDiffer, "contribution 1"),

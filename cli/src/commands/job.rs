@@ -56,14 +56,9 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let noise = args.dp_sigma.zip(args.dp_clip);
     let noise = noise.map(|(sigma, clip)| NoiseLimits { sigma, clip, budget });
     let private_ranges = private_ranges(args, &key, clients)?;
-    // What is not told cannot be fitted to the clients.
-    let is_settled = noise.is_some() || private_ranges.is_some();
-    let heaviest = if is_settled { 1 } else { defaults.max_weight };
     let defaults = defaults.of_clients(clients, args.min_clients);
-    let mut limits = Limits {
+    let limits = Limits {
         colluders: args.colluders.or(defaults.colluders),
-        max_weight: max_weight.unwrap_or(heaviest),
-        max_range: args.max_range.unwrap_or(defaults.max_range),
         tensors,
         noise,
         allow,
@@ -71,9 +66,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         bits: args.bits.clone(),
         ..defaults
     };
-    if let (Some(noise), None) = (limits.noise()?, args.max_range) {
-        limits.max_range = limits.max_range.max(noise.range());
-    }
+    let limits = limits.up_to(max_weight, args.max_range)?;
     let job = ciphergram_he::Job::new(key.public(), limits)?;
     job.save(&args.out)?;
     let (id, limits) = (job.id().to_string(), job.limits());

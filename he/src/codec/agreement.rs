@@ -3,13 +3,13 @@
 use super::{
     Precision,
     places::Places,
-    precision::{MOST, Radix, half_steps},
+    precision::{MOST, Radix},
 };
 use crate::{
     Error, Parameters, TensorSpec,
     bytes::{Reader, Writer},
     error::FrameError,
-    params::{BITS, Chunks},
+    params::{BITS, Chunks, half_steps},
     tensors::Dtype,
 };
 

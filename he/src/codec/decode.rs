@@ -10,10 +10,11 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::{
     Agreement, Precision,
     places::{self, Places},
-    precision::{Radix, half_steps, nearest_mean},
+    precision::{Radix, nearest_mean},
 };
 use crate::{
     Error, Parameters, Tensor, TensorSpec, Update,
+    params::half_steps,
     tensors::{BLOCK, Dtype, Layout, WINDOW_BYTES, write_at},
 };
 

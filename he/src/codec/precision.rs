@@ -6,7 +6,7 @@ use ciphergram_accel::random::StreamRng;
 use rand_core::Rng;
 
 use super::quantise::near_unit;
-use crate::{Error, TensorSpec};
+use crate::{Error, TensorSpec, params::half_steps};
 
 /// The fewest and the most bits that a tensor may be summed in beside the key's.
 pub(crate) const TENSOR_BITS: RangeInclusive<u32> = 8..=48;
@@ -126,11 +126,6 @@ impl Precision {
             Self::Exact => "exact integers".into(),
         }
     }
-}
-
-/// Returns the steps on either side of zero in some bits.
-pub(crate) fn half_steps(bits: u32) -> u64 {
-    (1 << (bits - 1)) - 1
 }
 
 /// Integers up to this magnitude have sums of any number of contributors that 64 bits hold.

@@ -9,10 +9,11 @@ use zeroize::Zeroizing;
 use super::{
     Agreement, norm,
     places::{Place, Places},
-    precision::{Precision, Radix, half_steps, round_wide},
+    precision::{Precision, Radix, round_wide},
 };
 use crate::{
     Error, Parameters, Tensor, Update,
+    params::half_steps,
     tensors::{BLOCK, Window},
 };
 

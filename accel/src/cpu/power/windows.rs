@@ -7,6 +7,7 @@ use super::{
     },
     Exponents, Powers,
 };
+use crate::exponents::bit_length;
 
 /// Returns the bits of a digit of an exponent that differs from lane to lane: `bits / width`
 /// products beside the squarings, and a table of `2^width` numbers for each lane to fill and to
@@ -19,11 +20,8 @@ fn own_width(bits: usize, public: bool) -> usize {
 
 /// Returns the bits of the longest of the public exponents in a group.
 fn longest(exponents: &Powers<'_>, first: usize, lanes: usize) -> usize {
-    let bits_of = |item: &[u64]| {
-        let top = item.iter().rposition(|&word| word != 0);
-        top.map_or(0, |top| 64 * (top + 1) - item[top].leading_zeros() as usize)
-    };
-    let longest = (first..first + lanes).map(|lane| bits_of(exponents.items.item(lane))).max();
+    let lanes = first..first + lanes;
+    let longest = lanes.map(|lane| bit_length(exponents.items.item(lane))).max();
     longest.unwrap_or(0).min(exponents.bits)
 }
 

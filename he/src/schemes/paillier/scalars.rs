@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use ciphergram_accel::{Operand, Public, Secrecy, Secret};
+use ciphergram_accel::{Operand, Public, Secrecy, Secret, exponents::bit_length};
 use zeroize::Zeroizing;
 
 use super::{PaillierModulus, fixed_point, plaintexts::sign, words::first_not_below};
@@ -168,11 +168,7 @@ impl<S: Secrecy> Scalars<S> {
 impl Scalars<Public> {
     /// Returns the length of each magnitude, in bits.
     pub(super) fn lengths(&self) -> Vec<usize> {
-        let bits_of = |item: &[u64]| {
-            let top = item.iter().rposition(|&word| word != 0);
-            top.map_or(0, |top| 64 * (top + 1) - item[top].leading_zeros() as usize)
-        };
-        self.magnitudes.chunks(self.len_words()).map(bits_of).collect()
+        self.magnitudes.chunks(self.len_words()).map(bit_length).collect()
     }
 
     /// Returns some magnitudes in `each` words, which they fit.

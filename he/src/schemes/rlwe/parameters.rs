@@ -8,6 +8,7 @@ use crypto_bigint::U1024;
 use super::range::RangeCheck;
 use crate::{
     error::faults::ParameterError,
+    ledger::MAX_TRIES,
     params::{
         geometry::{CHUNK_BYTES, Geometry},
         head::{Head, bit_length},
@@ -18,6 +19,9 @@ use crate::{
 
 /// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
 pub const NOISE_BOUND: u64 = 21;
+
+/// The chance of the likeliest value of one draw of noise, `C(42, 21) / 2^42`.
+const LIKELIEST_NOISE: f64 = 538_257_874_440.0 / (1u64 << 42) as f64;
 
 /// The most primes of a ring whose heads have coefficients to themselves. With more, one would be up to a tenth of
 /// a chunk.
@@ -57,6 +61,17 @@ impl RlweParameters {
     #[must_use]
     pub fn security_limit(&self) -> u32 {
         security_limit(self.ring.degree())
+    }
+
+    /// Returns the fewest contributors of a sum under `ckks-sum` that leave 128 bits of a statement's secret, whatever
+    /// the failures of all `clients` in its round tell: an equation for each coefficient of the noise that can be named
+    /// with a chance of 2^-128, of those that Q has to spare. See `he/docs/verifiable-sums.md`.
+    pub(crate) fn fewest_contributors(&self, clients: u16) -> u32 {
+        let needed = self.log_q() / f64::from(self.security_limit());
+        let spare = self.ring.degree() as f64 * (1.0 - needed);
+        let answers = ((MAX_TRIES + 1) as f64).log2() * f64::from(clients);
+        let surprise = (answers + 128.0) / spare;
+        (surprise.exp2() * LIKELIEST_NOISE).powi(2).ceil() as u32
     }
 
     /// Returns the number of beats of the chunks of one polynomial that are sent beside its mask: its guard and
@@ -245,7 +260,6 @@ mod tests {
     use super::*;
     use crate::{
         job::usual_min_clients,
-        ledger::MAX_TRIES,
         params::{BITS, MAX_CLIENTS, Parameters},
     };
 
@@ -379,25 +393,24 @@ mod tests {
     /// the dimensions that Q needs at 128 bits, but for a chance of 2^-128. See `he/docs/verifiable-sums.md`.
     #[test]
     fn failures_of_a_round_leave_128_bits() {
-        // C(42, 21) / 2^42: the likeliest value of one draw of noise.
-        let most_likely =
-            (22..=42).fold(1.0, |p, i| p * f64::from(i) / f64::from(i - 21)) / 2f64.powi(42);
         for clients in 3..=MAX_CLIENTS {
-            let contributors = f64::from(usual_min_clients(clients));
-            let each = -(most_likely / contributors.sqrt()).log2();
-            let outcomes = (MAX_TRIES + 1) as f64;
-            let told = (outcomes.log2() * f64::from(clients) + 128.0) / each;
             for bits in BITS {
                 let p =
                     Parameters::new(Literal { scheme: Scheme::CkksSum, clients, bits }).unwrap();
+                let fewest = p.fewest_contributors(clients as u16);
+                assert!(
+                    fewest <= usual_min_clients(clients),
+                    "{clients} clients, {bits} bits: {fewest}"
+                );
                 for set in std::iter::once(&p).chain(p.larger().map(|(_, set)| set)) {
                     let rlwe = set.rlwe().unwrap();
                     let (degree, log_q) = (rlwe.ring.degree(), rlwe.log_q());
                     let needed = log_q / allowed(degree) as f64 * degree as f64;
-                    assert!(
-                        told <= degree as f64 - needed,
-                        "{clients} clients, {bits} bits: {told}"
-                    );
+                    // A coefficient of the noise of so many, named right, and all answers of all clients.
+                    let named = (0.122_385_6 / f64::from(fewest).sqrt()).log2();
+                    let answers = f64::from(clients) * 5f64.log2();
+                    let chance = answers + (degree as f64 - needed) * named;
+                    assert!(chance <= -127.99, "{clients} clients, {bits} bits: 2^{chance}");
                 }
             }
         }
