@@ -26,7 +26,7 @@ use clap_complete::Shell;
 pub(crate) use demo::{Demo, DemoClient};
 pub(crate) use dp::Dp;
 pub(crate) use files::{Aggregate, Decrypt, Encrypt, Inspect, Ranges};
-pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Keygen};
+pub(crate) use keys::{Bundle, Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Keygen};
 pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
@@ -126,6 +126,8 @@ pub(crate) enum Command {
     Key(Key),
     /// Make a job: what clients agree on once, and hold the aggregator to
     Job(Job),
+    /// Make a folder for each machine of a federation: key, job and node keys
+    Bundle(Bundle),
     /// Make a node key, for rounds between machines
     Identity(Identity),
     /// Measure a client's clipping ranges, merge those of all clients, or agree on some without showing any
@@ -300,7 +302,7 @@ impl IntegersChoice {
 }
 
 /// The record of a key's use.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Used {
     /// The key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
     /// the key]
@@ -321,7 +323,7 @@ impl Used {
 }
 
 /// The key and the job of a command.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Agreed {
     /// The key
     #[arg(long, value_name = "FILE")]

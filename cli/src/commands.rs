@@ -2,6 +2,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod bench;
+pub(crate) mod bundle;
 pub(crate) mod complete;
 pub(crate) mod decrypt;
 pub(crate) mod devices;

@@ -81,6 +81,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Key(args) => commands::key::run(&args),
         Command::Job(args) => commands::job::run(&args),
+        Command::Bundle(args) => commands::bundle::run(&args),
         Command::Identity(args) => commands::identity::run(&args),
         Command::Ranges(args) => commands::ranges::run(&args),
         Command::Encrypt(args) => commands::encrypt::run(&args),

@@ -78,6 +78,11 @@ impl Progress {
         Self { bar, drawer }
     }
 
+    /// Returns whether the line is what a person sees of the work, who then needs none for each of its steps.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.drawer.is_some() && io::stdout().is_terminal()
+    }
+
     /// Says what the work is now.
     pub(crate) fn say(&self, what: impl Into<Cow<'static, str>>) {
         if self.drawer.is_some() {

@@ -85,7 +85,7 @@ pub(crate) fn unstopped<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Sets the last line that a signal prints in place of "stopped", such as "stopped in round 3; the same command goes
+/// Sets the last line that a signal prints in place of "stopped", if it is not empty, such as "stopped in round 3; the same command goes
 /// on".
 pub(crate) fn set_last_line(line: impl Into<String>) {
     at_signal().last_line = line.into();

@@ -8,7 +8,8 @@ mod place;
 mod tensors;
 
 use place::Place;
-use tensors::{single, to_file};
+use serde_json::json;
+use tensors::{from_file, single, to_file};
 
 #[test]
 fn nothing_typed_prints_help() {
@@ -63,4 +64,53 @@ fn a_folder_with_a_slash_behind_is_named_without_a_double_one() {
     let place = Place::with_key("ckks-sum", 3);
     let rotated = place.done("keygen --replaces keys/ --out new/");
     assert!(rotated.contains("--key new/public.json") && !rotated.contains("//"), "{rotated}");
+}
+
+/// A folder for each machine, and clients that train between rounds: what a federation types from the beginning to the
+/// end.
+#[test]
+fn a_federation_runs_from_its_bundles() {
+    for (scheme, key) in [("ckks-sum", "secret.json"), ("ckks-sum-public", "client.json")] {
+        let place = Place::with_key(scheme, 3);
+        let made = place.done("bundle --key keys/secret.json --out site");
+        assert!(made.contains("\n  ciphergram join --key ") && made.contains(key), "{made}");
+        place.fails_with(1, "bundle --key keys/secret.json --out site", &["site exists"]);
+        assert!(!place.path("site/aggregator/secret.json").exists());
+        let serve =
+            "serve --key site/aggregator/public.json --listen 127.0.0.1:0 --rounds 2 --json";
+        let mut server = place.start(serve);
+        let address = server.event("listening")["address"].as_str().unwrap().to_owned();
+        let join = |i: usize, words: &str| {
+            let key = format!("--key site/client-{i}/{key} --server {address} --client {i}");
+            place.start(&format!(
+                "join {key} --in u{i}-{{round}} --out m{i}-{{round}} {words} --json"
+            ))
+        };
+        place.write("g0", to_file(&single(&[0.5])));
+        place.write("g1", to_file(&single(&[0.25])));
+        // Another client's number is not the node's.
+        let stranger =
+            format!("join --key site/client-0/{key} --server {address} --client 1 --in g0 --out o");
+        if scheme == "ckks-sum" {
+            place.fails_with(1, &stranger, &["is allowed as contributor 0"]);
+        }
+        let failing = join(0, "--before false").finish();
+        assert!(failing.error(1).contains("--before false: exit status: 1; no round was joined"));
+        let mut clients = [0, 1, 2].map(|i| {
+            join(i, &format!("--rounds 2 --before cp${{IFS}}g{{round}}${{IFS}}u{i}-{{round}}"))
+        });
+        for round in 0..2 {
+            assert_eq!(server.event("joined")["missing"].as_array().unwrap().len(), 2, "{round}");
+            let steps = ["joined", "opened", "sealed", "finished"];
+            let told = steps.map(|step| clients[0].event(step));
+            assert_eq!((&told[1]["contributors"], &told[3]["round"]), (&json!(3), &json!(round)));
+            server.event("finished");
+        }
+        clients.into_iter().for_each(|client| drop(client.finish().done()));
+        server.finish().done();
+        if scheme == "ckks-sum" {
+            assert_eq!(from_file(&place.read("m0-0"))["t"].values, [0.5]);
+            assert_eq!(from_file(&place.read("m2-1"))["t"].values, [0.25]);
+        }
+    }
 }

@@ -111,7 +111,11 @@ fn pipes_and_json_have_no_escapes() {
     if let Some(json) = json {
         let text = sent(json);
         assert!(!text.contains(ESCAPE), "{text:?}");
-        serde_json::from_str::<Value>(&text[text.find('{').unwrap()..]).unwrap();
+        let events = text.lines().filter(|line| line.starts_with('{'));
+        assert!(
+            events.filter(|line| serde_json::from_str::<Value>(line).is_ok()).count() >= 3,
+            "{text}"
+        );
     }
     first.into_iter().for_each(|first| drop(first.finish().done()));
 }

@@ -158,8 +158,9 @@ fn sums_reports_and_further_rounds() {
     bring(&place, &brought.clients);
     let weight = |i: usize| format!("--weight {} --json", brought.weights[i]);
     let mut clients: Vec<_> = (0..3).map(|i| place.join(&address, i, &weight(i))).collect();
-    let reported = clients.pop().unwrap().finish().done().stdout;
-    let reported: Value = serde_json::from_str(&reported).unwrap();
+    let mut last = clients.pop().unwrap();
+    let reported = last.event("finished");
+    last.finish().done();
     assert_eq!(
         (&reported["round"], &reported["contributors"]),
         (&json!(1), &json!(3)),

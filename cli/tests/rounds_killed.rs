@@ -159,7 +159,8 @@ impl Trio {
 #[test]
 fn the_round_ends_at_its_deadline_with_those_that_came() {
     let trio = Trio::new(PAILLIER.0, PAILLIER.1);
-    let (mut server, address) = trio.place.serve("--clients 3 --min-clients 2 --deadline 5");
+    let (mut server, address) =
+        trio.place.serve("--clients 3 --min-clients 2 --deadline 5 --by-chunk");
     let begin = Instant::now();
     for survivor in trio.kill_one(&address) {
         let ran = survivor.finish().done();
@@ -193,7 +194,7 @@ fn the_round_ends_at_its_deadline_with_those_that_came() {
 #[test]
 fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
     let trio = Trio::new(PUBLIC.0, PUBLIC.1);
-    let words = "--clients 3 --min-clients 2 --deadline 8 --whole";
+    let words = "--clients 3 --min-clients 2 --deadline 8";
     let (mut server, address) = trio.place.serve(words);
     for survivor in trio.kill_one(&address) {
         let ran = survivor.finish().done();
@@ -215,7 +216,8 @@ fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
 #[test]
 fn the_missing_are_named() {
     let trio = Trio::new(LATTICE.0, LATTICE.1);
-    let serve = "serve --key keys/public.json --clients 3 --min-clients 2 --deadline 5 --listen";
+    let serve =
+        "serve --key keys/public.json --clients 3 --min-clients 2 --deadline 5 --by-chunk --listen";
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = trio.place.start(&format!("{serve} {address}"));
     for survivor in trio.kill_one(&address.to_string()) {
@@ -387,7 +389,7 @@ fn leaves_amid(polynomials: i32, more: i32) {
     let (group, all) = (trio.chunks.geometry().group_chunks() as u32, trio.chunks.count());
     assert!(all > group, "two polynomials");
     let count = (polynomials * group as i32 + more) as u32;
-    let (mut server, address) = place.serve("--clients 3 --min-clients 2 --deadline 4");
+    let (mut server, address) = place.serve("--clients 3 --min-clients 2 --deadline 4 --by-chunk");
     let own = |i| place.join_with(&format!("clients/{i}.json"), &address, i, "");
     let survivors = [0, 1].map(own);
     leaves_after(place, &address, count);

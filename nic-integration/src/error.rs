@@ -53,7 +53,7 @@ pub enum NicError {
     /// Whole contributions that take more bytes than may wait for the rest of their chunks.
     #[error(
         "the contributions of this round take {bytes} bytes, and {MAX_STAGED_BYTES} may wait to be \
-         whole: serve it without --whole, or to fewer clients"
+         whole: serve it by chunk (--by-chunk), or to fewer clients"
     )]
     Staged {
         /// The bytes of all contributions together.

@@ -54,7 +54,8 @@ const LOOK: Duration = Duration::from_millis(50);
 ///     join_timeout: Seconds after the first client joined, when a round opens without those who are missing.
 ///     round_timeout: Seconds after its opening, when a round closes with those who came.
 ///     wait_for_clients: Waits on after `join_timeout` if clients are too few for a round.
-///     whole: Counts only whole contributions.
+///     by_chunk: Counts each chunk that arrives, also of contributions that stay incomplete, so that a sum may be of
+///         other clients in one chunk than in the next.
 ///     engine: "cpu", "gpu" or "auto".
 ///     ranges_key: The key to find ranges with, if clients agree on them without showing theirs; None for the file
 ///         beside the key.
@@ -148,7 +149,7 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
 impl Server {
     #[new]
     #[pyo3(signature = (key, *, listen="127.0.0.1:0", clients=None, min_clients=None, rounds=0, job=None, identity=None,
-                        allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, whole=false,
+                        allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, by_chunk=false,
                         engine="cpu", ranges_key=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
@@ -164,7 +165,7 @@ impl Server {
         join_timeout: f64,
         round_timeout: f64,
         wait_for_clients: bool,
-        whole: bool,
+        by_chunk: bool,
         engine: &str,
         ranges_key: Option<&RangesKey>,
     ) -> Result<Self> {
@@ -195,7 +196,7 @@ impl Server {
             join_deadline: seconds("join_timeout", join_timeout)?,
             wait_for_clients,
             round_deadline: seconds("round_timeout", round_timeout)?,
-            whole,
+            whole: !by_chunk,
             poll: false,
             datagram_bytes: None,
             ranges_key,

@@ -150,10 +150,10 @@ mod tests {
             ("clients = \"three\"", "line 1: invalid value 'three' for '--clients <CLIENTS>'"),
             ("clients = -1", "line 1: invalid value '-1' for '--clients"),
             ("clients = [3]", "line 1: the value of `clients` is a text or a number"),
-            ("whole = 1", "line 1: `whole` is true or false"),
+            ("by-chunk = 1", "line 1: `by-chunk` is true or false"),
             ("deadline = true", "line 1: the value of `deadline` is a text or a number"),
             ("json = false\nclients = 3\nclients = 4", "line 3: duplicate key"),
-            ("clients = 3\nwhole", "line 2: "),
+            ("clients = 3\nby-chunk", "line 2: "),
             ("[serve]\nclients = 3", "line 1: `serve` is no option of serve"),
         ] {
             let told = read(text).err().unwrap();
@@ -165,8 +165,11 @@ mod tests {
     fn the_command_line_wins() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("serve.toml");
-        fs::write(&path, "key = 'k.json'\nclients = 3\nrounds = 7\nwhole = true\ndeadline = 2.5\n")
-            .unwrap();
+        fs::write(
+            &path,
+            "key = 'k.json'\nclients = 3\nrounds = 7\nby-chunk = true\ndeadline = 2.5\n",
+        )
+        .unwrap();
         let path = path.to_str().unwrap();
         let expand = |words: &[&str]| {
             let words = words.iter().map(OsString::from).collect();
@@ -177,10 +180,10 @@ mod tests {
         let expected = [
             "ciphergram",
             "serve",
+            "--by-chunk",
             "--clients=3",
             "--deadline=2.5",
             "--key=k.json",
-            "--whole",
             "--rounds",
             "2",
             "--config",

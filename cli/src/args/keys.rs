@@ -7,11 +7,12 @@ use ciphergram_he::{
     codec::TensorBits,
     private_ranges::{MAX_LEVELS, Rank},
 };
+use ciphergram_nic::proto::NodeId;
 use clap::{Args, Subcommand};
 
 use super::{
-    IntegersChoice, Set, Used,
-    values::{JobRanges, clip, job_ranges, named_bits},
+    Agreed, IntegersChoice, Set, Used,
+    values::{JobRanges, clip, job_ranges, named_bits, node},
 };
 
 #[derive(Args)]
@@ -109,7 +110,8 @@ pub(crate) struct Job {
     /// 100000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_weight: Option<u32>,
-    /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
+    /// Largest clipping range of a tensor [default: 65536, 1024 of private ranges, or what the noise needs
+    /// if that is more]
     #[arg(long, value_parser = clip)]
     pub(crate) max_range: Option<f64>,
     /// Settle the tensors and ranges of this ranges file; or agree on private ones, of which agree:K takes the K-th
@@ -160,6 +162,21 @@ pub(crate) struct Job {
 }
 
 /// Makes a node key.
+#[derive(Args)]
+pub(crate) struct Bundle {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// Folder to make, with one for the aggregator and one for each client of the job
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
+    /// The aggregator's public node key, if it keeps its own [default: one is made for it]
+    #[arg(long, value_name = "KEY", value_parser = node)]
+    pub(crate) server_key: Option<NodeId>,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Args)]
 pub(crate) struct Identity {
     /// File to write it to; never overwritten

@@ -51,10 +51,10 @@ pub(crate) struct Serve {
     /// --join-deadline
     #[arg(long)]
     pub(crate) wait_for_clients: bool,
-    /// Count only contributions of which every chunk arrived, so that all sums of a round are of the
-    /// same clients; keeps those that are incomplete in memory, up to 4 GiB of all clients together
+    /// Count each chunk that arrives, also of contributions that stay incomplete: sums of one round may then be of
+    /// different clients. Otherwise what is incomplete waits in memory, up to 4 GiB of all clients together
     #[arg(long)]
-    pub(crate) whole: bool,
+    pub(crate) by_chunk: bool,
     /// The key that private ranges are found with, for a job that agrees on such [default: ranges-evaluation.cgk beside
     /// the key]
     #[arg(long, value_name = "FILE")]
@@ -74,7 +74,7 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Join {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
@@ -92,12 +92,19 @@ pub(crate) struct Join {
     /// This client's number, from 0; a client's own key knows it
     #[arg(long)]
     pub(crate) client: Option<u16>,
-    /// The safetensors file to contribute
+    /// The safetensors file to contribute; in its name and those of the other files {round} stands for the lowest round
+    /// that this client still contributes to
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
     /// File to write the mean to; with a client's own key the encrypted sum, as `aggregate` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    /// Rounds to take part in, one after the other
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Shell command to run before each round, which makes the file to contribute
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) before: Option<String>,
     #[command(flatten)]
     pub(crate) integers: IntegersChoice,
     #[command(flatten)]
@@ -124,9 +131,23 @@ pub(crate) struct Join {
     pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON
+    /// Report as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl Join {
+    /// Returns the same command for one round, which the names of its files are of.
+    pub(crate) fn of_round(&self, round: u64) -> Self {
+        let named = |path: &PathBuf| match path.to_str() {
+            Some(text) => text.replace("{round}", &round.to_string()).into(),
+            None => path.clone(),
+        };
+        let [input, out] = [&self.input, &self.out].map(named);
+        let [spool, cohorts, capture] =
+            [&self.spool, &self.cohorts, &self.capture].map(|path| path.as_ref().map(named));
+        Self { input, out, spool, cohorts, capture, ..self.clone() }
+    }
 }
 
 /// The paths of datagrams to the aggregator.

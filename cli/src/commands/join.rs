@@ -7,9 +7,10 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use ciphergram_he::{Error, KeyRef, Update, codec::RangesFile};
+use ciphergram_he::{Error, Job, KeyRef, Ledger, Update, codec::RangesFile};
 use ciphergram_nic::{
     federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
@@ -25,7 +26,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
+    report::{clipped, counted, kept, per_value, say, shown, warn, warn_if_few},
     signals::{self, AtStop},
 };
 
@@ -43,6 +44,33 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let ledger = args.used.ledger_of(&args.agreed.key)?;
+    for _ in 0..args.rounds {
+        let next = ledger.next_round(&job, key.number())?;
+        // A contribution to the last one may be in a spool still.
+        let last = next.checked_sub(1).map(|last| (last, args.of_round(last)));
+        let kept = last.filter(|(_, named)| spool_of(named).is_ok_and(|spool| spool.exists()));
+        let is_kept = kept.is_some();
+        let (round, named) = kept.unwrap_or_else(|| (next, args.of_round(next)));
+        if let (Some(command), false) = (&args.before, is_kept) {
+            run_before(&command.replace("{round}", &round.to_string()))?;
+        }
+        signals::set_last_line("");
+        take_part(&named, key, &job, &ledger)?;
+    }
+    Ok(())
+}
+
+/// Runs the command that makes the update of a round.
+fn run_before(command: &str) -> Result<(), Failure> {
+    let failed =
+        |why: String| Failure::Work(format!("--before {command}: {why}; no round was joined"));
+    let status = Command::new("sh").args(["-c", command]).status();
+    let status = status.map_err(|e| failed(e.to_string()))?;
+    if status.success() { Ok(()) } else { Err(failed(status.to_string())) }
+}
+
+/// Takes part in one round.
+fn take_part(args: &Join, key: KeyRef<'_>, job: &Job, ledger: &Ledger) -> Result<(), Failure> {
     let paths = path_config(args)?;
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
@@ -51,8 +79,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let _unless_stopped = remove_if_empty(&spool);
     let participation = Participation {
         key,
-        job: &job,
-        ledger: Some(&ledger),
+        job,
+        ledger: Some(ledger),
         engine: engine(args.place.engine),
         update: &update,
         weight: args.weighting.weight,
@@ -68,7 +96,10 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
     let mut round = match kept {
         Some(round) => round,
-        None => Server::find(args)?.contribute(&participation, paths, &spool, &progress)?,
+        None => {
+            let mut told = Told { args, progress: &progress, last: None };
+            Server::find(args)?.contribute(&participation, paths, &spool, |p| told.follow(p))?
+        }
     };
     outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
         Failure::Work(text) if spool.exists() => Failure::Work(format!(
@@ -82,7 +113,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
     }
-    report(args.json, &value, &lines)
+    say(args.json, &value, || lines.join("\n"));
+    Ok(())
 }
 
 fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
@@ -226,7 +258,7 @@ fn describe(
         }
     };
     let value = json!({
-        "out": shown(&args.out), "output": name, "round": sum.round,
+        "event": "finished", "out": shown(&args.out), "output": name, "round": sum.round,
         "contributors": sum.contributors.len(), "fewest_contributors": fewest, "values": values,
         "cohorts": cohorts.summary(),
         "bytes_per_value_up": per_value(bytes, values),
@@ -244,25 +276,86 @@ fn describe(
     Ok((value, lines))
 }
 
-/// Shows what the client does, and whom it waits for.
-fn show(progress: &Progress, phase: Phase, args: &Join) {
-    match phase {
-        Phase::Contacting { .. } => progress.go_on(format!("looking for {}", args.server)),
-        Phase::Waiting => {
-            progress.go_on(format!("joined {}, waiting for the other clients", args.server));
-        }
-        Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
-            if sealed > 0 {
-                signals::set_last_line(GOES_ON);
+/// The steps of a round that are told as events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Joined,
+    Opened,
+    Sealed,
+}
+
+/// Tells what the client does, and whom it waits for: in the line of progress, and each step as an event where nobody
+/// sees that line.
+struct Told<'a> {
+    args: &'a Join,
+    progress: &'a Progress,
+    last: Option<Step>,
+}
+
+impl Told<'_> {
+    fn follow(&mut self, phase: Phase) {
+        let (server, progress) = (&self.args.server, self.progress);
+        match phase {
+            Phase::Contacting { .. } => progress.go_on(format!("looking for {server}")),
+            Phase::Waiting => {
+                self.joined();
+                progress.go_on(format!("joined {server}, waiting for the other clients"));
             }
-            progress.say(format!(
-                "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
-            ));
-            let done = [sealed, sent, back].map(u64::from).iter().sum();
-            progress.at(done, 3 * u64::from(chunks));
+            Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+                if sealed > 0 {
+                    signals::set_last_line(GOES_ON);
+                }
+                // A round may open within the moment that the join is answered in.
+                if self.last.is_none() {
+                    self.joined();
+                }
+                if self.last == Some(Step::Joined) {
+                    self.opened(contributors, chunks);
+                }
+                if sealed == chunks {
+                    self.sealed(chunks);
+                }
+                progress.say(format!(
+                    "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
+                ));
+                let done = [sealed, sent, back].map(u64::from).iter().sum();
+                progress.at(done, 3 * u64::from(chunks));
+            }
+            Phase::Opening { chunks } => {
+                self.sealed(chunks);
+                progress.go_on(format!("all {chunks} sums are back: opening them"));
+            }
         }
-        Phase::Opening { chunks } => {
-            progress.go_on(format!("all {chunks} sums are back: opening them"));
+    }
+
+    fn joined(&mut self) {
+        let server = &self.args.server;
+        self.tell(Step::Joined, &json!({"event": "joined", "server": server.as_str()}), || {
+            format!("joined {server}: waiting for the other clients")
+        });
+    }
+
+    fn opened(&mut self, contributors: usize, chunks: u32) {
+        let event = json!({"event": "opened", "contributors": contributors, "chunks": chunks});
+        self.tell(Step::Opened, &event, || {
+            let (clients, chunks) = (counted(contributors, "client"), counted(chunks, "chunk"));
+            format!("a round of {clients} opened: sealing {chunks}")
+        });
+    }
+
+    fn sealed(&mut self, chunks: u32) {
+        self.tell(Step::Sealed, &json!({"event": "sealed"}), || {
+            format!("{} sealed and kept: waiting for the sum", counted(chunks, "chunk"))
+        });
+    }
+
+    fn tell(&mut self, step: Step, event: &Value, line: impl FnOnce() -> String) {
+        if self.last == Some(step) {
+            return;
+        }
+        self.last = Some(step);
+        if self.args.json || !self.progress.is_seen() {
+            say(self.args.json, event, line);
         }
     }
 }

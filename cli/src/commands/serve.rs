@@ -115,7 +115,7 @@ fn settings(
         join_deadline: args.join_deadline,
         wait_for_clients: args.wait_for_clients,
         round_deadline: args.deadline,
-        whole: args.whole,
+        whole: !args.by_chunk,
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
         ranges_key: RangesEvaluationKey::of_job(
@@ -162,9 +162,9 @@ fn say_traffic(json: bool, event: &str, stats: &Stats) {
 /// Describes an event worth a line; chunks settle by the hundred, and only the summary counts them.
 fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
     let value = match event {
-        AggregatorEvent::Joined { contributor, peer } => {
-            json!({"event": "joined", "client": contributor, "node": peer.node.to_string()})
-        }
+        AggregatorEvent::Joined { contributor, peer, missing } => json!({
+            "event": "joined", "client": contributor, "node": peer.node.to_string(), "missing": missing,
+        }),
         AggregatorEvent::Refused { contributor, reason } => {
             json!({"event": "refused", "client": contributor, "reason": reason})
         }

@@ -17,6 +17,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("key upgrade", "--key none --out nowhere/keys"),
     ("key status", "--key none"),
     ("job", "--key none --out nowhere/out --dp-sigma 1 --dp-clip 1"),
+    ("bundle", "--key none --out nowhere/out"),
     ("identity", "--out nowhere/out"),
     ("ranges", "--out nowhere/out none"),
     ("encrypt", "--key none --in none --out nowhere/out"),

@@ -114,7 +114,10 @@ impl Place {
 
     /// Returns the same, with as much of a log as `level` asks for.
     pub(crate) fn start_logging(&self, level: &str, words: &str) -> Process {
-        self.spawn(Command::new(env!("CARGO_BIN_EXE_ciphergram")), level, words)
+        // Tests under nohup, or in the background of a script, have these ignored.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_ciphergram")]);
+        self.spawn(command, level, words)
     }
 
     /// Starts it by way of a command that runs what follows its own words in its own place.

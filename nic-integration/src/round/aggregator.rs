@@ -71,6 +71,8 @@ pub enum AggregatorEvent {
         contributor: u16,
         /// Its process.
         peer: Peer,
+        /// The clients declared that the round still waits for, ascending.
+        missing: Vec<u16>,
     },
     /// A client was refused, at its JOIN or by a round that opened without it, and sent the reason.
     Refused {

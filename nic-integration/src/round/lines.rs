@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{AggregatorEvent, RoundSummary, Shortage};
+use super::{AggregatorEvent, RoundSummary, Shortage, shortage::numbers};
 use crate::proto::{NodeId, Stranger};
 
 impl AggregatorEvent {
@@ -10,8 +10,13 @@ impl AggregatorEvent {
     #[must_use]
     pub fn line(&self) -> Option<String> {
         Some(match self {
-            Self::Joined { contributor, peer } => {
-                format!("client {contributor} joined from node {}", peer.node)
+            Self::Joined { contributor, peer, missing } => {
+                let joined = format!("client {contributor} joined from node {}", peer.node);
+                match missing.len() {
+                    0 => joined,
+                    1 => format!("{joined}; waiting for client {}", missing[0]),
+                    _ => format!("{joined}; waiting for clients {}", numbers(missing)),
+                }
             }
             Self::Refused { contributor, reason } => {
                 format!("client {contributor} refused: {reason}")

@@ -52,7 +52,7 @@ impl fmt::Display for Shortage {
 }
 
 /// Writes ascending numbers, those that follow one another as a range: `0, 3 to 5`.
-fn numbers(all: &[u16]) -> String {
+pub(super) fn numbers(all: &[u16]) -> String {
     let runs = all.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [first, _, .., last] => format!("{first} to {last}"),
         few => few.iter().map(u16::to_string).collect::<Vec<_>>().join(", "),

@@ -13,13 +13,12 @@ use ciphergram_nic::{
     wire::UdpWire,
 };
 
-use super::{refused, show};
+use super::refused;
 use crate::{
     args::{Join, ServerName},
     failure::Failure,
     files::{self, Kind},
     nodes::{self, ClientNodes},
-    progress::Progress,
     report::warn,
 };
 
@@ -71,13 +70,13 @@ impl<'a> Server<'a> {
         participation: &Participation<'_>,
         paths: PathConfig,
         spool: &Path,
-        progress: &Progress,
+        mut follow: impl FnMut(Phase),
     ) -> Result<RoundResult, Failure> {
         let (wait, count) = (self.args.wait, self.addresses.len());
         let start = Instant::now();
         let (mut silent_since, mut answered, mut told) = (start, false, false);
         let mut observe = |phase| {
-            show(progress, phase, self.args);
+            follow(phase);
             let waits = matches!(phase, Phase::Contacting { .. }) && start.elapsed() < wait;
             if !told && waits && start.elapsed() >= TOLD_AFTER.min(wait / 2) {
                 told = true;

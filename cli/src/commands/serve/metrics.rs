@@ -258,7 +258,7 @@ mod tests {
         let settled = |leaves| AggregatorEvent::Settled { round, chunk, contributors: 3, leaves };
         let reason = || "its words".to_owned();
         let events = [
-            AggregatorEvent::Joined { contributor, peer: Peer::of(node) },
+            AggregatorEvent::Joined { contributor, peer: Peer::of(node), missing: vec![] },
             AggregatorEvent::Refused { contributor, reason: reason() },
             AggregatorEvent::Resumed { round, contributor },
             AggregatorEvent::Lost { round, contributor },
@@ -306,7 +306,7 @@ mod tests {
         metrics.spent(Phase::Summing, 0.5);
         let terms = Terms { scheme: "ckks-sum", clients: 12, min_clients: 1, rounds: 1 };
         let mut status = Status::new(terms, Instant::now());
-        let joined = AggregatorEvent::Joined { contributor, peer: Peer::of(node) };
+        let joined = AggregatorEvent::Joined { contributor, peer: Peer::of(node), missing: vec![] };
         status.follow(&Observation::Event(joined), Instant::now());
         let page = metrics.page(status.presence()).unwrap_or_else(|e| panic!("{e}"));
         assert!(page.ends_with("# EOF\n"), "{page}");

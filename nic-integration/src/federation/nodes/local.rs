@@ -1,4 +1,4 @@
-//! Node keys that the processes of one machine share, beside the scheme's key.
+//! Node keys beside the scheme's key: those that the processes of one machine share, and those of one machine alone.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ pub struct LocalNodes {
     pub server: PathBuf,
     /// The aggregator's node key, for clients.
     pub server_node: PathBuf,
-    /// The identity that the clients of one machine share.
+    /// The client's identity, or the one that the clients of one machine share.
     pub client: PathBuf,
     /// The list that lets these clients take part.
     pub allowed: PathBuf,
@@ -42,17 +42,28 @@ impl LocalNodes {
         }
     }
 
-    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback alone,
-    /// since the processes of one machine may share them.
+    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback alone, where
+    /// the processes of one machine may share them, unless they are of [one machine](Self::are_of_one_machine).
     ///
     /// # Errors
     ///
     /// The first address of another machine.
     pub fn beside(key: &Path, addresses: &[SocketAddr]) -> Result<Self, SocketAddr> {
+        let nodes = Self::found(|name| beside(key, name));
         match addresses.iter().find(|address| !address.ip().is_loopback()) {
-            None => Ok(Self::found(|name| beside(key, name))),
-            Some(address) => Err(*address),
+            Some(address) if !nodes.are_of_one_machine() => Err(*address),
+            _ => Ok(nodes),
         }
+    }
+
+    /// Returns whether they are the aggregator's or one client's, and no list lets a node be any client: several would
+    /// share its key.
+    fn are_of_one_machine(&self) -> bool {
+        let is_shared = || {
+            let allowed = read_allowed(&self.allowed);
+            allowed.is_ok_and(|allowed| allowed.values().any(Option::is_none))
+        };
+        self.server.exists() != self.client.exists() && !is_shared()
     }
 
     /// Returns all of them.

@@ -80,7 +80,8 @@ impl<A: Application> Aggregator<A> {
             // The client itself is in the round: that is no refusal of it.
             self.tell_refused(now, &former, reason);
         }
-        self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer });
+        let missing = self.missing();
+        self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer, missing });
         Ok(())
     }
 

@@ -75,13 +75,12 @@ impl<A: Application> Aggregator<A> {
     /// further round opens if the number of rounds is bounded.
     fn on_shortage(&mut self, now: Time, waited: Duration) {
         let waits_on = self.config.wait_for_clients;
-        let missing = |number: &u16| !self.pending.hellos().contains_key(number);
         let shortage = Shortage {
             round: self.opened,
             min_clients: self.config.min_clients,
             waited,
             joined: self.pending.hellos().keys().copied().collect(),
-            missing: (0..self.config.clients).filter(missing).collect(),
+            missing: self.missing(),
             refused: self.refused.clone().into_iter().collect(),
             waits_on,
         };
@@ -91,6 +90,12 @@ impl<A: Application> Aggregator<A> {
             self.given_up = self.config.rounds > 0;
             self.leave_out_all(now, &reason);
         }
+    }
+
+    /// Returns the clients declared that do not wait for the next round, ascending.
+    pub(super) fn missing(&self) -> Vec<u16> {
+        let is_missing = |number: &u16| !self.pending.hellos().contains_key(number);
+        (0..self.config.clients).filter(is_missing).collect()
     }
 
     /// Refuses all who wait: no round can open over them.

@@ -31,7 +31,7 @@ impl Told {
 
     fn join(&mut self, contributor: u16) {
         let node: NodeId = "A".repeat(43).parse().unwrap_or_else(|e| panic!("{e}"));
-        self.hear(AggregatorEvent::Joined { contributor, peer: Peer::of(node) });
+        self.hear(AggregatorEvent::Joined { contributor, peer: Peer::of(node), missing: vec![] });
     }
 
     fn refuse(&mut self, contributor: u16) {
