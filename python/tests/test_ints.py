@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import subprocess
 import sys
@@ -205,6 +206,15 @@ def test_numbers_have_a_scale_that_products_add() -> None:
     theirs = cg.EncryptedArray.from_ints(public.encrypt_ints([3]).to_ints(), KEYS, scale=1)
     assert opened(theirs) == [1.5] and opened(public.encrypt_ints([2**60])) == [2.0**60]
     assert KEYS.secret.decrypt_ints(public.encrypt_floats([7, 2.5], scale=0)) == [7, 2]
+
+
+def test_arrays_pickle_with_their_public_key() -> None:
+    array = KEYS.public.encrypt_floats([[0.5, -2.0, 1.0]])
+    again = pickle.loads(pickle.dumps(array * 0.5 + 1))
+    assert again.scale == 80 and again.public == KEYS.public
+    assert (KEYS.secret.decrypt_floats(again) == [[1.25, 0.0, 1.5]]).all()
+    none = pickle.loads(pickle.dumps(array[:0]))
+    assert none.shape == (0, 3) and KEYS.secret.decrypt_floats(none).shape == (0, 3)
 
 
 def test_python_paillier_reads_ours_and_we_read_theirs(tmp_path: Path) -> None:

@@ -208,6 +208,8 @@ import sys, time, threading, signal, os
 import numpy as np
 import ciphergram as cg
 address, folder, what = sys.argv[1:]
+# Whoever runs the tests under nohup, or in the background of a script, has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 client = cg.Client(address, folder + "/secret.json", number=0, timeout=60)
 server = cg.Server(folder + "/public.json")
 at = []
@@ -411,9 +413,10 @@ def test_a_server_ends_by_itself_or_when_it_is_stopped(folder: Path) -> None:
         assert server.wait(30) and server.rounds == 1
     server.stop()
     assert len(server.server_key) == 43
+    handler = signal.getsignal(signal.SIGINT)
     idle = cg.Server(folder)
     began = threading.active_count()
     idle.stop()
     idle.stop()
     assert threading.active_count() <= began
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler

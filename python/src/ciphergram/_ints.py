@@ -150,6 +150,10 @@ class EncryptedArray:
         """Return the ciphertexts as integers, the last axis fastest."""
         return _split(*self._ciphertexts.to_bytes(), signed=False)
 
+    def __reduce__(self) -> tuple[Callable[..., EncryptedArray], tuple[Any, ...]]:
+        data, each = self._ciphertexts.to_bytes()
+        return _restored, (data, each, self._shape, self.public, self.scale)
+
     @property
     def public(self) -> PublicKey:
         """The key that they are under."""
@@ -430,3 +434,9 @@ def decrypt_floats(secret: SecretKey, array: EncryptedArray) -> npt.NDArray[np.f
     """See `SecretKey.decrypt_floats`."""
     data, _ = _opened(secret, array, floats=True)
     return np.frombuffer(data, "<f8").astype(np.float64).reshape(array.shape)
+
+
+def _restored(data: bytes, each: int, shape: tuple[int, ...], public: PublicKey, scale: int) -> EncryptedArray:
+    """Make a pickled array again."""
+    ciphertexts = np.array(_split(data, each, signed=False), dtype=object)
+    return EncryptedArray.from_ints(ciphertexts.reshape(shape), public, scale)
