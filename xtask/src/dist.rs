@@ -1,9 +1,11 @@
-//! `cargo xtask dist`: an archive to install from, the same bytes from the same commit.
+//! `cargo xtask dist`: an archive to install from, the same bytes from the same commit, and on request the Python
+//! package.
 //!
 //! The binary is built without the names of folders on this machine, in a target folder of its own: other flags
 //! would make every other build anew. Entries are sorted, of one owner and one time.
 
 mod licences;
+mod python;
 
 use std::{
     env, fs, io,
@@ -36,9 +38,9 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/ciphergram.fish"),
 ];
 
-/// Builds the archive and its checksum in `target/dist`.
-pub(crate) fn run() -> ExitCode {
-    match make() {
+/// Builds the archive, the Python package if that is asked for, and their checksums in `target/dist`.
+pub(crate) fn run(with_python: bool) -> ExitCode {
+    match make(with_python) {
         Ok(archive) => {
             println!("{}", archive.strip_prefix(root()).unwrap_or(&archive).display());
             ExitCode::SUCCESS
@@ -50,18 +52,23 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn make() -> Result<PathBuf, String> {
+fn make(with_python: bool) -> Result<PathBuf, String> {
     let out = target().join("dist");
-    let binary = build(&out.join("build"))?;
-    let packages = licences::packages()?;
+    let folder = out.join("build");
+    let binary = build(&folder)?;
+    let packages = licences::packages(licences::OWN)?;
     let own = packages.iter().find(|package| package.name == licences::OWN);
     let version = own.map(|package| &*package.version).ok_or("no package of our own")?;
     let name = format!("ciphergram-{version}-{}-linux", env::consts::ARCH);
-    let folder = out.join(&name);
-    fill(&folder, &binary, &packages).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let filled = out.join(&name);
+    fill(&filled, &binary, &packages).map_err(|e| format!("{}: {e}", filled.display()))?;
     let archive = out.join(format!("{name}.tar.gz"));
     pack(&out, &name, &archive, &time()?)?;
-    let sums = output(program("sha256sum").arg(format!("{name}.tar.gz")).current_dir(&out))?;
+    let mut names = vec![format!("{name}.tar.gz")];
+    if with_python {
+        names.extend(python::make(&out, &folder)?);
+    }
+    let sums = output(program("sha256sum").args(names).current_dir(&out))?;
     let path = out.join("SHA256SUMS");
     fs::write(&path, sums).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(archive)
@@ -69,6 +76,13 @@ fn make() -> Result<PathBuf, String> {
 
 /// Builds the stripped binary in a target folder.
 fn build(folder: &Path) -> Result<PathBuf, String> {
+    let mut command = cargo("build --release --locked --package ciphergram");
+    run_seen(release(&mut command, folder)?)?;
+    Ok(folder.join("release/ciphergram"))
+}
+
+/// Makes a build one of a release: in a target folder, stripped, and without the names of this machine's folders.
+fn release<'a>(command: &'a mut Command, folder: &Path) -> Result<&'a mut Command, String> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo"))).ok_or("no home folder")?;
     // The folder of the build may lie outside of the root.
@@ -78,15 +92,13 @@ fn build(folder: &Path) -> Result<PathBuf, String> {
         let maps = named.iter().rev().map(|(from, to)| format!("{option}={}={to}", from.display()));
         maps.collect::<Vec<_>>()
     };
-    let mut command = cargo("build --release --locked --package ciphergram");
     command.env("CARGO_ENCODED_RUSTFLAGS", maps("--remap-path-prefix").join("\u{1f}"));
     command.env("CFLAGS", maps("-ffile-prefix-map").join(" "));
     command.env("CARGO_INCREMENTAL", "0").env("CARGO_TARGET_DIR", folder);
     command
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    run_seen(&mut command)?;
-    Ok(folder.join("release/ciphergram"))
+    Ok(command)
 }
 
 /// Fills a folder, anew, with all that is in the archive.
@@ -99,7 +111,7 @@ fn fill(folder: &Path, binary: &Path, packages: &[licences::Package]) -> Result<
     };
     // An earlier one may stand there.
     let _ = fs::remove_dir_all(folder);
-    put("THIRD-PARTY.txt", licences::text(packages)?.as_bytes())?;
+    put("THIRD-PARTY.txt", licences::text(packages, &licences::DATA)?.as_bytes())?;
     for name in files()? {
         let path = root().join(&name);
         put(&name, &fs::read(&path).map_err(|e| wrong(&path, e))?)?;

@@ -50,7 +50,8 @@ enum Request {
     Gpu(bool),
     Hdl,
     HdlRegisters,
-    Dist,
+    /// Whether the Python package is made too.
+    Dist(bool),
 }
 
 fn main() -> ExitCode {
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
             Outcome::Skipped(why) | Outcome::Failed(why) => Err(why),
         }),
         Ok(Request::HdlRegisters) => done(hdl::write_registers()),
-        Ok(Request::Dist) => dist::run(),
+        Ok(Request::Dist(with_python)) => dist::run(with_python),
         Err(complaint) => {
             eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
             ExitCode::from(2)
@@ -100,7 +101,8 @@ fn parse(words: &[&str]) -> Result<Request, String> {
         }
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
-        ["dist"] => Ok(Request::Dist),
+        ["dist"] => Ok(Request::Dist(false)),
+        ["dist", "--python"] => Ok(Request::Dist(true)),
         ["hdl"] => Ok(Request::Hdl),
         ["hdl", "registers"] => Ok(Request::HdlRegisters),
         ["gpu"] => Ok(Request::Gpu(true)),
@@ -161,6 +163,8 @@ fn help() -> String {
          cargo xtask hdl                 every bench, count and proof of the hardware\n\
          cargo xtask hdl registers       write what follows from hdl/registers.toml\n\
          cargo xtask dist                an archive to install from, with its checksum, in target/dist\n\
+         cargo xtask dist --python       that, and the Python package: a wheel for Linux with old C\n\
+         \x20                               libraries, audited and tested, and a source distribution\n\
          cargo xtask help                this text\n\n\
          Stages:",
     );
@@ -202,7 +206,8 @@ mod tests {
         let rest = words[2..].iter().map(|&word| word.to_owned()).collect();
         assert_eq!(parse(&words), Ok(Request::Memcheck(rest)));
         assert_eq!(parse(&["gpu"]), Ok(Request::Gpu(true)));
-        assert_eq!(parse(&["dist"]), Ok(Request::Dist));
+        assert_eq!(parse(&["dist"]), Ok(Request::Dist(false)));
+        assert_eq!(parse(&["dist", "--python"]), Ok(Request::Dist(true)));
         assert_eq!(parse(&["hdl"]), Ok(Request::Hdl));
         assert_eq!(parse(&["hdl", "registers"]), Ok(Request::HdlRegisters));
         assert_eq!(parse(&["gpu", "--build-only"]), Ok(Request::Gpu(false)));

@@ -18,14 +18,35 @@ use crate::{
 };
 
 /// The oldest Python 3 whose stable ABI has the buffer protocol.
-const OLDEST: u32 = 11;
+pub(crate) const OLDEST: u32 = 11;
 const TESTS: &str = "python/tests";
+/// The stage of the tests that need no big framework.
+const USUAL: &str = "wheel";
 
 /// Runs the tests of the package, but for those of separate stages.
 pub(crate) fn run() -> Outcome {
+    test(USUAL, TESTS, &ignored(), "")
+}
+
+/// Runs the same tests on a wheel that was built already, in an environment that holds [`lists`].
+pub(crate) fn test_built(interpreter: &Path, wheel: &Path) -> Result<(), String> {
+    install(interpreter, wheel)?;
+    pytest(interpreter, TESTS, &ignored())
+}
+
+/// Returns the lists of packages that these tests need, maturin among them.
+pub(crate) fn lists() -> [String; 2] {
+    lists_of(USUAL)
+}
+
+/// Returns the options that leave out the tests of separate stages.
+fn ignored() -> Vec<String> {
     let folders = stages::ALL.iter().filter(|stage| stage.separate).map(|stage| stage.name);
-    let ignored: Vec<_> = folders.map(|name| format!("--ignore={TESTS}/with_{name}")).collect();
-    test("wheel", TESTS, &ignored, "")
+    folders.map(|name| format!("--ignore={TESTS}/with_{name}")).collect()
+}
+
+fn lists_of(stage: &str) -> [String; 2] {
+    ["common", stage].map(|name| format!("{TESTS}/requirements/{name}.txt"))
 }
 
 /// Runs the tests of the package with one framework.
@@ -42,8 +63,8 @@ pub(crate) fn run_with_feature(feature: &str) -> Outcome {
 
 /// Runs the tests of a folder in the environment of a stage, with the package of some features.
 fn test(stage: &str, folder: &str, options: &[String], features: &str) -> Outcome {
-    let list = format!("{TESTS}/requirements/{stage}.txt");
-    let lists = [&*format!("{TESTS}/requirements/common.txt"), &*list];
+    let lists = lists_of(stage);
+    let lists = lists.each_ref().map(String::as_str);
     let name = format!("venv-{stage}");
     let interpreter =
         match (Environment { name: &name, lists: &lists, oldest: OLDEST }).interpreter() {
@@ -53,11 +74,13 @@ fn test(stage: &str, folder: &str, options: &[String], features: &str) -> Outcom
                 return Outcome::Skipped(reason);
             }
         };
-    install(&interpreter, features).and_then(|()| pytest(&interpreter, folder, options)).into()
+    let wheel = build(&interpreter, features);
+    let installed = wheel.and_then(|wheel| install(&interpreter, &wheel));
+    installed.and_then(|()| pytest(&interpreter, folder, options)).into()
 }
 
-/// Builds the wheel in the workspace's target folder, and installs it.
-fn install(interpreter: &Path, features: &str) -> Result<(), String> {
+/// Builds the wheel in the workspace's target folder.
+fn build(interpreter: &Path, features: &str) -> Result<PathBuf, String> {
     let folder = target().join("wheels");
     // An earlier version would be installed instead.
     let _ = fs::remove_dir_all(&folder);
@@ -66,15 +89,20 @@ fn install(interpreter: &Path, features: &str) -> Result<(), String> {
     let mut build = program(interpreter);
     build.args(line.split(' ')).arg(&folder).arg("--interpreter").arg(interpreter);
     run_seen(build.args(["--features", features]))?;
-    let wheel = only_file(&folder)?;
+    made(&folder, "whl")
+}
+
+fn install(interpreter: &Path, wheel: &Path) -> Result<(), String> {
     pip(interpreter, "--no-deps --no-index --force-reinstall", &[&wheel.to_string_lossy()])
 }
 
-fn only_file(folder: &Path) -> Result<PathBuf, String> {
+/// Returns the file of a folder that has this extension.
+pub(crate) fn made(folder: &Path, extension: &str) -> Result<PathBuf, String> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    files.next().ok_or(format!("{shown}: no wheel was built"))
+    let found = files.find(|file| file.extension().is_some_and(|end| end == extension));
+    found.ok_or(format!("{shown}: no .{extension} was built"))
 }
 
 fn pytest(interpreter: &Path, folder: &str, options: &[String]) -> Result<(), String> {

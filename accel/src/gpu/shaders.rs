@@ -15,8 +15,8 @@ pub enum Prelude {
 impl Prelude {
     fn text(self) -> &'static str {
         match self {
-            Self::Native => include_str!("../../../shaders/wide_native.wgsl"),
-            Self::Split => include_str!("../../../shaders/wide_split.wgsl"),
+            Self::Native => include_str!("../../shaders/wide_native.wgsl"),
+            Self::Split => include_str!("../../shaders/wide_split.wgsl"),
         }
     }
 }
@@ -43,7 +43,7 @@ macro_rules! kernels {
             fn body(self) -> &'static str {
                 match self {
                     $(Self::$kernel => {
-                        include_str!(concat!("../../../shaders/", $file, ".wgsl"))
+                        include_str!(concat!("../../shaders/", $file, ".wgsl"))
                     })*
                 }
             }
@@ -121,16 +121,16 @@ enum Library {
 impl Library {
     fn text(self) -> &'static str {
         match self {
-            Self::Montgomery => include_str!("../../../shaders/montgomery.wgsl"),
-            Self::Residue => include_str!("../../../shaders/residue.wgsl"),
-            Self::Pair => include_str!("../../../shaders/pair.wgsl"),
-            Self::Ring => include_str!("../../../shaders/ring.wgsl"),
-            Self::Digits => include_str!("../../../shaders/digits.wgsl"),
-            Self::Lanes => include_str!("../../../shaders/lanes.wgsl"),
-            Self::Beats => include_str!("../../../shaders/beats.wgsl"),
-            Self::ChaCha => include_str!("../../../shaders/chacha.wgsl"),
-            Self::Small => include_str!("../../../shaders/small.wgsl"),
-            Self::Tile => include_str!("../../../shaders/tile.wgsl"),
+            Self::Montgomery => include_str!("../../shaders/montgomery.wgsl"),
+            Self::Residue => include_str!("../../shaders/residue.wgsl"),
+            Self::Pair => include_str!("../../shaders/pair.wgsl"),
+            Self::Ring => include_str!("../../shaders/ring.wgsl"),
+            Self::Digits => include_str!("../../shaders/digits.wgsl"),
+            Self::Lanes => include_str!("../../shaders/lanes.wgsl"),
+            Self::Beats => include_str!("../../shaders/beats.wgsl"),
+            Self::ChaCha => include_str!("../../shaders/chacha.wgsl"),
+            Self::Small => include_str!("../../shaders/small.wgsl"),
+            Self::Tile => include_str!("../../shaders/tile.wgsl"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The licences of the packages that are in the binary.
+//! The licences of the packages that are in a binary.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::command::{cargo, output, root};
 
-/// The package that the binary is of.
+/// The package that the archive's binary is of.
 pub(crate) const OWN: &str = "ciphergram";
 /// Licences that ask for no more than their text, by the names of SPDX.
 const PERMISSIVE: [&str; 10] = [
@@ -25,8 +25,8 @@ const PERMISSIVE: [&str; 10] = [
     "Unlicense",
     "Zlib",
 ];
-/// Data in the binary: what it is and under which licence, and the file of its text if that must go with it.
-const DATA: [(&str, Option<&str>); 2] = [
+/// Data in that binary: what it is and under which licence, and the file of its text if that must go with it.
+pub(crate) const DATA: [(&str, Option<&str>); 2] = [
     ("Inter, the letters of reports: OFL-1.1", Some("cli/data/fonts/OFL.txt")),
     (
         "Optical Recognition of Handwritten Digits, the images of the demonstration: CC-BY-4.0, by E. Alpaydin and \
@@ -37,7 +37,7 @@ const DATA: [(&str, Option<&str>); 2] = [
 /// Beginnings of names of files that hold a licence or what belongs to one, in lower case.
 const BEGINNINGS: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
-/// A package that is in the binary.
+/// A package that is in a binary.
 #[derive(Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -48,14 +48,14 @@ pub(crate) struct Package {
     folder: PathBuf,
 }
 
-/// Returns the packages that are in the binary, by name.
+/// Returns the packages that are in the binary of one of ours, by name.
 ///
 /// # Errors
 ///
 /// Returns one line that says which command failed and how, or which package has no licence that is known.
-pub(crate) fn packages() -> Result<Vec<Package>, String> {
-    let tree = "tree --locked --package ciphergram --edges normal --prefix none --format {p}";
-    let tree = output(&mut cargo(tree))?;
+pub(crate) fn packages(of: &str) -> Result<Vec<Package>, String> {
+    let tree = "tree --locked --edges normal --prefix none --format {p} --package";
+    let tree = output(cargo(tree).arg(of))?;
     let used: BTreeSet<(String, String)> = tree.lines().filter_map(named).collect();
     let metadata = output(&mut cargo("metadata --locked --format-version 1"))?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|e| e.to_string())?;
@@ -97,12 +97,12 @@ fn is_permissive(licence: &str) -> bool {
     })
 }
 
-/// Returns the file of an archive: what each package is licensed under, and every text once.
+/// Returns the file beside a binary: what each package is licensed under, data too, and every text once.
 ///
 /// # Errors
 ///
 /// Returns one line that names a file that cannot be read.
-pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
+pub(crate) fn text(packages: &[Package], data: &[(&str, Option<&str>)]) -> Result<String, String> {
     let foreign = packages.iter().filter(|package| !package.folder.starts_with(root()));
     let mut list = String::from(
         "Ciphergram's binary holds code of these packages and of Rust's standard library (MIT OR Apache-2.0,\n\
@@ -123,11 +123,13 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
             texts.entry(text).or_default().push(label.clone());
         }
     }
-    list += "\nBeside code it holds this data:\n\n";
-    for (label, file) in DATA {
+    if !data.is_empty() {
+        list += "\nBeside code it holds this data:\n\n";
+    }
+    for (label, file) in data {
         list += &format!("{label}\n");
         if let Some(file) = file {
-            texts.entry(licence_text(&root().join(file))?).or_default().push(label.into());
+            texts.entry(licence_text(&root().join(file))?).or_default().push((*label).into());
         }
     }
     let mut texts: Vec<_> = texts.into_iter().map(|(text, labels)| (labels, text)).collect();
@@ -181,8 +183,8 @@ mod tests {
 
     #[test]
     fn every_package_of_the_binary_is_listed_with_its_text() {
-        let packages = packages().unwrap();
-        let text = text(&packages).unwrap();
+        let packages = packages(OWN).unwrap();
+        let text = text(&packages, &DATA).unwrap();
         for name in ["clap ", "safetensors ", "snow ", "aws-lc-sys "] {
             assert!(text.lines().any(|line| line.starts_with(name)), "{name}");
         }
@@ -194,5 +196,12 @@ mod tests {
         assert!(packages.iter().any(|package| package.name == OWN));
         let apache = text.matches("TERMS AND CONDITIONS FOR USE").count();
         assert!((1..packages.len() / 2).contains(&apache), "{apache} texts of one licence");
+    }
+    #[test]
+    fn the_python_package_holds_other_packages_and_no_data() {
+        let text = text(&packages("ciphergram-py").unwrap(), &[]).unwrap();
+        let holds = |name: &str| text.lines().any(|line| line.starts_with(name));
+        assert!(holds("pyo3 ") && holds("aws-lc-sys ") && !holds("clap "));
+        assert!(!text.contains("this data") && !text.contains("\nciphergram"), "{text}");
     }
 }
