@@ -302,7 +302,7 @@ impl IntegersChoice {
 }
 
 /// The record of a key's use.
-#[derive(Args, Clone)]
+#[derive(Args)]
 pub(crate) struct Used {
     /// The key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
     /// the key]
@@ -323,7 +323,7 @@ impl Used {
 }
 
 /// The key and the job of a command.
-#[derive(Args, Clone)]
+#[derive(Args)]
 pub(crate) struct Agreed {
     /// The key
     #[arg(long, value_name = "FILE")]

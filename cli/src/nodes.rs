@@ -1,7 +1,6 @@
 //! Node keys: which ones a command takes.
 //!
-//! On loopback `serve` and `join` find theirs beside the scheme's key. Anywhere else they must be
-//! named.
+//! On loopback, and in a bundle, `serve` and `join` find theirs beside the scheme's key. Elsewhere they must be named.
 
 use std::{
     net::SocketAddr,
@@ -117,7 +116,8 @@ pub(crate) fn client(args: &args::Join, addresses: &[SocketAddr]) -> Result<Clie
 fn local(key: &Path, addresses: &[SocketAddr], options: &str) -> Result<LocalNodes, Failure> {
     LocalNodes::beside(key, addresses).map_err(|address| {
         Failure::Misuse(format!(
-            "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"
+            "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys), or take what \
+             `ciphergram bundle` makes for each machine"
         ))
     })
 }

@@ -85,10 +85,21 @@ pub(crate) fn unstopped<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Sets the last line that a signal prints in place of "stopped", if it is not empty, such as "stopped in round 3; the same command goes
-/// on".
+/// Sets the last line that a signal prints in place of "stopped", if it is not empty, such as "stopped in round 3; the
+/// same command goes on".
 pub(crate) fn set_last_line(line: impl Into<String>) {
     at_signal().last_line = line.into();
+}
+
+/// Kills a child of this process, which nobody has waited for yet.
+pub(crate) fn kill(child: u32) {
+    #[cfg(unix)]
+    if let Some(child) = rustix::process::Pid::from_raw(child as i32) {
+        // Fails only for one that has ended, which is what is wanted.
+        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
+    #[cfg(not(unix))]
+    let _ = child;
 }
 
 /// Has `handler` called at each signal, on the thread that waits for them. It returns whether the command goes on or

@@ -35,6 +35,7 @@ pub(crate) use fields::{Fields, bits_at, is_zero_between};
 pub(crate) use norm::norm;
 pub(crate) use pack::Packing;
 pub(crate) use places::Places;
+pub(crate) use precision::MOST;
 pub use precision::{Precision, TensorBits};
 pub use quantise::Quantised;
 pub(crate) use quantise::{FieldRoom, Rounder, round};

@@ -19,11 +19,13 @@ pub use private_ranges::PrivateRanges;
 use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
     bytes::Writer,
-    codec::{Precision, TensorBits, check_layout, write_specs},
+    codec::{MOST, Precision, TensorBits, check_layout, write_specs},
     dp::{self, Mechanism, Noise, Release},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
-    random, text,
+    random,
+    tensors::Dtype,
+    text,
 };
 
 /// The limits that a job sets.
@@ -34,11 +36,13 @@ pub struct Limits {
     /// The fewest contributors whose sum is opened.
     pub min_clients: u16,
     /// The most clients that are assumed to work together against the others. Of every sum at least two contributors
-    /// are none of them: from the sum of one other they would read its update. Jobs of earlier versions assume nothing.
+    /// are none of them, if it is of two: from the sum of one other they would read its update. Jobs of earlier
+    /// versions assume nothing.
     pub colluders: Option<u16>,
     /// The largest weight of a client.
     pub max_weight: u32,
-    /// The largest clipping range of a tensor, but of integers that are summed exactly: no range coarsens those.
+    /// The largest clipping range of a tensor. Integers that are summed exactly may have larger ones, which coarsen
+    /// nothing, unless ranges are private.
     pub max_range: f64,
     /// The tensors, ascending by name, if they are settled.
     pub tensors: Option<Vec<SettledTensor>>,
@@ -143,7 +147,8 @@ impl Limits {
     }
 
     /// Returns the same limits for a number of clients: the fewest to a sum, two thirds of them by default, and less
-    /// than a third colluding. So of any two sums of a round some contributor is in both and colludes with nobody.
+    /// than a third colluding. So by default, of any two sums of a round, some contributor is in both and colludes with
+    /// nobody.
     #[must_use]
     pub fn of_clients(self, clients: u16, min_clients: Option<u16>) -> Self {
         let usual = usual_min_clients(clients.into()) as u16;
@@ -342,6 +347,8 @@ pub struct Job {
     limits: Limits,
     /// The fewest contributors that this party opens a sum of.
     min_clients: u16,
+    /// The fewest that it may ask for.
+    fewest: u16,
     noise: Option<Noise>,
 }
 
@@ -361,7 +368,8 @@ impl Job {
         key: &PublicKey,
     ) -> Result<Self, Error> {
         let (min_clients, noise) = (limits.min_clients, limits.noise()?);
-        let job = Self { nonce, key: own, limits, min_clients, noise };
+        let fewest = key.parameters().fewest_contributors(limits.clients) as u16;
+        let job = Self { nonce, key: own, limits, min_clients, fewest, noise };
         job.check_key(key)?;
         job.limits.check(key)?;
         Ok(job)
@@ -385,11 +393,12 @@ impl Job {
     }
 
     /// Returns the same job, of which this party opens no sum of fewer than `min_clients`, whatever the job says; but
-    /// with noise, which is sized for the job's minimum, no fewer than that.
+    /// with noise, which is sized for the job's minimum, no fewer than that, and never fewer than leave a sum's secret
+    /// its 128 bits.
     #[must_use]
     pub fn requiring(self, min_clients: u16) -> Self {
-        let least = if self.noise.is_some() { self.limits.min_clients } else { 1 };
-        Self { min_clients: min_clients.max(least), ..self }
+        let fewest = if self.noise.is_some() { self.limits.min_clients } else { self.fewest };
+        Self { min_clients: min_clients.max(fewest), ..self }
     }
 
     /// Returns its name, a hash over all that it says.
@@ -465,6 +474,22 @@ impl Job {
             return Some(noise.range());
         }
         self.limits.tensors.as_ref().and_then(|tensors| tensors.get(tensor)?.range)
+    }
+
+    /// Returns the largest range that each tensor may have: of exact integers as far as they and the largest weight
+    /// admit, but of private ones no more than the job's, as nobody tells them.
+    pub(crate) fn largest_ranges(&self, agreement: &Agreement) -> Vec<f64> {
+        let Limits { max_range, max_weight, .. } = self.limits;
+        let is_private = self.limits.private_ranges.is_some();
+        let each = agreement.specs().iter().zip(agreement.precisions());
+        let largest = |(spec, precision): (&TensorSpec, &Precision)| match precision {
+            Precision::Key | Precision::Bits(_) => max_range,
+            Precision::Exact => {
+                let exact = largest_exact(spec.dtype, max_weight);
+                if is_private { exact.min(max_range) } else { exact }
+            }
+        };
+        each.map(largest).collect()
     }
 
     /// Returns the precision of a tensor in this job, found in another: integers are exact, unless there is noise, but
@@ -583,20 +608,30 @@ fn name(nonce: &[u8; 16], key: &KeyId, limits: &Limits) -> JobId {
     JobId(derive16("ciphergram 2026 job", &w.0))
 }
 
+/// Returns the largest magnitude of integers of a type whose sums under weights up to this one are exact.
+fn largest_exact(dtype: Dtype, max_weight: u32) -> f64 {
+    let (least, greatest) = dtype.bounds();
+    greatest.max(-least).min((MOST / u64::from(max_weight)) as f64)
+}
+
+/// Refuses a range of rounded values above `most`, and one of exact integers above what their type holds.
 fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
-    let tensors = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
-    let mut rounded = tensors.filter(|&(_, &precision)| precision != Precision::Exact);
-    match rounded.find(|&((_, &range), _)| range > most) {
-        None => Ok(()),
-        Some(((TensorSpec { name, .. }, range), _)) => {
-            let why = format!(
-                "tensor {name:?} has range {range}, the job admits {most} at most: measure it from values \
-                 clipped to that (`ranges --policy fixed:{most}`; without a ranges file --clip {most} does), or make a \
-                 job with a larger --max-range"
-            );
-            Err(Error::BeyondJob { why })
-        }
+    let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+    for ((TensorSpec { name, dtype, .. }, &range), precision) in each {
+        let why = match precision {
+            Precision::Exact if range > largest_exact(*dtype, 1) => {
+                format!("tensor {name:?} has range {range}, which {} does not hold", dtype.name())
+            }
+            Precision::Key | Precision::Bits(_) if range > most => format!(
+                "tensor {name:?} has range {range}, the job admits {most} at most: measure it from values clipped to \
+                 that (`ranges --policy fixed:{most}`; without a ranges file --clip {most} does), or make a job with a \
+                 larger --max-range"
+            ),
+            _ => continue,
+        };
+        return Err(Error::BeyondJob { why });
     }
+    Ok(())
 }
 
 /// The terms of one round, which the job admits: all that its contributions have in common.

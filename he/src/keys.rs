@@ -25,7 +25,7 @@ pub use files::{AnyKey, RANGES_KEY, beside, permission_warning, write_folder, wr
 pub use public::PublicKey;
 pub use secret::SecretKey;
 
-use crate::{Error, private_ranges::RangesSecret, tag::TagKey};
+use crate::{Error, codec::OpenedRound, private_ranges::RangesSecret, tag::TagKey};
 
 /// A key as a client contributes with it, and the number that it contributes as.
 #[derive(Clone, Copy)]
@@ -62,6 +62,14 @@ impl<'a> KeyRef<'a> {
             Self::Client(key) => key.ranges.as_ref(),
             Self::Secret(key, _) => key.ranges.as_ref(),
         }
+    }
+
+    /// Returns what this client says of a round that it opened to the sum of this digest.
+    ///
+    /// # Errors
+    /// As [`tag_key`](Self::tag_key).
+    pub fn opened_round(self, round: u64, digest: &[u8; 32]) -> Result<OpenedRound, Error> {
+        Ok(self.tag_key()?.name_sum(round, digest))
     }
 
     /// Returns what contributions are tagged with.

@@ -122,12 +122,13 @@ impl Ledger {
         let mut lines = held(&self.0.lines);
         let record = lines.read()?;
         let next = |last: Option<u64>| last.map_or(0, |last| last.saturating_add(1));
+        let after_opened = next(record.last_opened(&name).map(|(round, _)| round));
         let own = match reserved {
             // All up to its end are sealed, as far as others know.
-            Some(rounds) if !rounds.is_empty() => rounds.start,
+            Some(rounds) if rounds.start.max(after_opened) < rounds.end => rounds.start,
             _ => next(record.last_sealed(&name, number)),
         };
-        Ok(own.max(next(record.last_opened(&name).map(|(round, _)| round))))
+        Ok(own.max(after_opened))
     }
 
     /// Returns the round asked for, or the next one, if client `number` may contribute to it by now.
@@ -219,10 +220,11 @@ impl Ledger {
         job: &Job,
         key: KeyRef<'_>,
     ) -> Result<(u64, Option<OpenedRound>), Error> {
-        let next = self.next_round(job, key.number())?;
+        // In this order: what another process opens between the two is not of a round still to come.
         let last = held(&self.0.lines).read()?.last_opened(&job.id().to_string());
+        let next = self.next_round(job, key.number())?;
         let Some((round, digest)) = last else { return Ok((next, None)) };
-        Ok((next, Some(OpenedRound { round, sum: key.tag_key()?.name_sum(&digest) })))
+        Ok((next, Some(key.opened_round(round, &digest)?)))
     }
 
     /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. Sums that may fail

@@ -79,6 +79,6 @@ pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};
 pub use tensors::{Dtype, Integers, Tensor, TensorSpec, Update};
 pub use update::{
-    Accumulator, Encrypted, EncryptedFrame, Leaves, OpenedSum, Sealer, Summing, Ticket, Written,
-    aggregate, decrypt, decrypt_into, decrypt_to, encrypt, encrypt_frame, encrypt_to,
+    Accumulator, Encrypted, Leaves, OpenedSum, Sealer, Summing, Ticket, Written, aggregate,
+    decrypt, decrypt_into, decrypt_to, encrypt, encrypt_to,
 };

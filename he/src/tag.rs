@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Error,
+    codec::OpenedRound,
     contributors::{Contributor, ContributorSet},
     ids::{Statement, derive16},
     params::{Chunks, head::COEFFICIENT_BITS},
@@ -77,11 +78,30 @@ impl SumKey {
 }
 
 impl TagKey {
-    /// Names a sum by its digest, to those who tag under the same key. Others must not be able to: the digest covers
-    /// ranges that clients alone may know, and are few enough to be tried.
-    pub(crate) fn name_sum(&self, digest: &[u8; 32]) -> [u8; 32] {
+    /// Names a sum that was opened of a round by its digest, to those who tag under the same key. Others must not be
+    /// able
+    /// to: the digest covers ranges that clients alone may know, and are few enough to be tried.
+    pub(crate) fn name_sum(&self, round: u64, digest: &[u8; 32]) -> OpenedRound {
         let material = [&b"ciphergram 2026 opened sum"[..], digest].concat();
-        *blake3::keyed_hash(&self.coefficients, &material).as_bytes()
+        let name = blake3::keyed_hash(&self.coefficients, &material);
+        self.vouch(round, &name.as_bytes()[..16])
+    }
+
+    /// Puts behind a name, of sixteen bytes, as many that vouch for it and the round.
+    fn vouch(&self, round: u64, name: &[u8]) -> OpenedRound {
+        let material = [&b"ciphergram 2026 opened round"[..], &round.to_le_bytes(), name].concat();
+        let proof = blake3::keyed_hash(&self.coefficients, &material);
+        let mut sum = [0; 32];
+        sum[..16].copy_from_slice(name);
+        sum[16..].copy_from_slice(&proof.as_bytes()[..16]);
+        OpenedRound { round, sum }
+    }
+
+    /// Returns whether a client says that it opened this.
+    pub(crate) fn vouches_for(&self, opened: &OpenedRound) -> bool {
+        let expected = self.vouch(opened.round, &opened.sum[..16]);
+        // These compare in constant time.
+        blake3::Hash::from_bytes(expected.sum) == blake3::Hash::from_bytes(opened.sum)
     }
 
     /// Expands the coefficients of chunks of up to `values` values under a statement.

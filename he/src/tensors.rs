@@ -182,19 +182,18 @@ impl Tensor {
         Ok(outside)
     }
 
-    /// Refuses integers beyond `±range`, and those that cannot be summed. Returns 0, the number that is left to clip.
+    /// Refuses integers beyond `±range`, and those that cannot be summed.
     ///
     /// # Errors
     /// [`Error::NotExact`] and those of [`check_values`]; the file cannot be read.
-    pub(crate) fn check_within(&self, range: f64) -> Result<usize, Error> {
+    pub(crate) fn check_within(&self, range: f64) -> Result<(), Error> {
         self.try_for_blocks(|first, values| {
             check_values(self, first, values)?;
             let Some(place) = values.iter().position(|x| x.abs() > range) else { return Ok(()) };
             let why =
                 format!("that at index {} is beyond the agreed range, {range}", first + place);
             Err(Error::NotExact { tensor: self.spec.name.clone(), why })
-        })?;
-        Ok(0)
+        })
     }
 
     /// Returns the values, each exactly, but integers past 2^53 as the nearest double.

@@ -3,7 +3,7 @@
 //!
 //! | | whole | chunk by chunk |
 //! |---|---|---|
-//! | a client's tensors to a contribution | [`encrypt`], [`encrypt_frame`], to a file [`encrypt_to`] | [`Sealer`], under a [`Ticket`] |
+//! | a client's tensors to a contribution | [`encrypt`], to a file [`encrypt_to`] | [`Sealer`], under a [`Ticket`] |
 //! | contributions to their sum | [`aggregate`](fn@aggregate), one by one [`Summing`] | [`Accumulator`] |
 //! | a sum to tensors | [`decrypt`], [`decrypt_into`], to a file [`decrypt_to`] | [`OpenedSum`], to exact integers |
 
@@ -15,8 +15,6 @@ mod ticket;
 
 pub use aggregate::Accumulator;
 pub use open::{OpenedSum, decrypt, decrypt_into, decrypt_to};
-pub use seal::{
-    Encrypted, EncryptedFrame, Leaves, Sealer, Written, encrypt, encrypt_frame, encrypt_to,
-};
+pub use seal::{Encrypted, Leaves, Sealer, Written, encrypt, encrypt_to};
 pub use summing::{Summing, aggregate};
 pub use ticket::Ticket;

@@ -215,7 +215,7 @@ fn forged_answers_change_nothing_that_a_client_says() {
         vouch(&mut frame);
         let forged = RoundTerms::from_bytes(&frame, key.public()).unwrap();
         let found = forged.opened(&job, secret, None).unwrap();
-        found.check(0, &own, &job).unwrap();
+        found.check(key.as_client(0), &own, &job).unwrap();
         opened.insert(found.agreement.ranges()[0].to_bits());
         let mut sealed = own.clone();
         sealed.seal_under(&found, &job, secret).unwrap();
@@ -434,7 +434,7 @@ mod with_tfhe {
         let terms = RoundTerms::from_bytes(&bytes, key.public()).unwrap();
         let opened = terms.clone().opened(&job, secret, None).unwrap();
         assert_eq!(opened.agreement.ranges(), [0.5, 0.125]);
-        opened.check(1, &announced[1].1, &job).unwrap();
+        opened.check(key.as_client(1), &announced[1].1, &job).unwrap();
         let mut sealed = announced[1].1.clone();
         sealed.seal_under(&opened, &job, secret).unwrap();
         assert_eq!(sealed.agreement, opened.agreement);

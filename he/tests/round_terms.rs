@@ -169,15 +169,19 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     let others = announce(&job, 2, agreement(&two(), 0.5, 20));
     let joined = RoundTerms::join(&job, &[(1, own.clone()), (4, others)]).unwrap();
     let terms = joined.terms;
-    assert_eq!(terms.check(1, &own, &job), Ok(()));
-    assert_eq!(terms.check(1, &own, &job), Ok(()), "as often as it is asked");
+    assert_eq!(terms.check(key.as_client(1), &own, &job), Ok(()));
+    assert_eq!(terms.check(key.as_client(1), &own, &job), Ok(()), "as often as it is asked");
     let refused = |terms: &RoundTerms, why: &str| {
-        let error = terms.check(1, &own, &job).unwrap_err().to_string();
+        let error = terms.check(key.as_client(1), &own, &job).unwrap_err().to_string();
         assert!(error.contains(why), "{error}, not {why}");
     };
     let with =
         |range, weight| RoundTerms { agreement: agreement(&two(), range, weight), ..terms.clone() };
-    assert_eq!(with(4.0, 50).check(1, &own, &job), Ok(()), "anything above, within the job");
+    assert_eq!(
+        with(4.0, 50).check(key.as_client(1), &own, &job),
+        Ok(()),
+        "anything above, within the job"
+    );
     refused(&with(0.999, 20), "below what this client proposed");
     refused(&with(1.0, 9), "below what this client proposed");
     refused(&with(4.5, 20), "the job admits 4 at most");
@@ -199,7 +203,7 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     );
     refused(&RoundTerms { round: 4, ..terms.clone() }, "has contributed to");
     let far = RoundTerms { round: 5 + (1 << 32), ..terms.clone() };
-    assert_eq!(far.check(1, &own, &job), Ok(()));
+    assert_eq!(far.check(key.as_client(1), &own, &job), Ok(()));
     refused(&RoundTerms { round: 6 + (1 << 32), ..terms.clone() }, "more than 2^32 after");
     refused(&RoundTerms { round: u64::MAX, ..terms.clone() }, "more than 2^32 after");
     // Not listed; listed as another, or with another seed; beside numbers that are nobody's.
@@ -209,7 +213,7 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     let mut other = terms.clone();
     other.participants[0].seed = Ticket::draw().unwrap().seed();
     refused(&other, "do not list this contribution");
-    let error = terms.check(2, &own, &job).unwrap_err();
+    let error = terms.check(key.as_client(2), &own, &job).unwrap_err();
     assert!(matches!(error, Error::Terms { .. }));
     let mut other = terms;
     other.participants[1].number = 8;
@@ -359,7 +363,7 @@ fn precisions_are_the_jobs_and_whoever_has_others_is_left_out_by_name() {
     );
     // Nor does a client take others from an aggregator, and what it seals under names them.
     let others = RoundTerms { agreement: bits([24, 24]).agreement, ..terms.clone() };
-    assert!(matches!(others.check(0, &own, &job), Err(Error::BeyondJob { .. })));
+    assert!(matches!(others.check(key.as_client(0), &own, &job), Err(Error::BeyondJob { .. })));
     let plain = with_bits(vec![]);
     assert_ne!(job.id(), plain.id());
     assert!(matches!(plain.terms(0, &terms.agreement), Err(Error::BeyondJob { .. })));
@@ -394,7 +398,7 @@ fn integers_are_announced_as_if_every_weight_were_the_jobs_largest() {
 fn clients_who_opened_different_sums_are_told_apart() {
     let key = key();
     let job = job(&key, |_| ()).unwrap();
-    let opened = |round, byte| Some(OpenedRound { round, sum: [byte; 32] });
+    let opened = |round, byte| Some(key.as_client(0).opened_round(round, &[byte; 32]).unwrap());
     let announced = |opened: Option<OpenedRound>| {
         let announcement = announce(&job, 8, agreement(&two(), 0.5, 1).with_opened(opened));
         let read = Announcement::from_bytes(&announcement.to_bytes(key.public()), key.public());
@@ -417,7 +421,7 @@ fn clients_who_opened_different_sums_are_told_apart() {
     assert_eq!(read.as_ref(), Ok(&terms));
     let check = |terms: &RoundTerms, client: usize| {
         let (number, own) = &all[client];
-        terms.check(*number, own, &job)
+        terms.check(key.as_client(*number), own, &job)
     };
     for client in [0, 1, 3, 4] {
         assert_eq!(check(&terms, client), Ok(()));
@@ -434,6 +438,11 @@ fn clients_who_opened_different_sums_are_told_apart() {
         let statement = |terms: &RoundTerms| job.terms(8, &terms.agreement).unwrap().statement();
         assert!(statement(&hidden) != statement(&terms));
         assert!(hidden.agreement.check_same(&terms.agreement).is_err());
+    }
+    // Of a later round, which nobody opened and this client would not know: it vouches for nothing, or is of this one.
+    let made_up = OpenedRound { round: 7, ..opened(6, 9).unwrap() };
+    for opened in [Some(made_up), opened(8, 1)] {
+        assert!(matches!(check(&telling(opened), 0), Err(Error::Terms { .. })));
     }
     // On a tie the first counts; of a round to come nobody can have opened a sum.
     let two = [(0, announced(opened(7, 5))), (1, announced(opened(7, 4)))];

@@ -17,7 +17,7 @@ use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
     Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Leaves,
     Ledger, Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate, codec::Output,
-    decrypt, decrypt_to, encrypt_frame, encrypt_to, params::Scheme,
+    decrypt, decrypt_to, encrypt_to, params::Scheme,
 };
 use proptest::prelude::*;
 use support::{
@@ -439,9 +439,11 @@ fn a_contribution_is_written_while_it_is_sealed() {
     let refused =
         encrypt_to(client, engine(), (&update, 2), agreed, next, &mut vec![], Leaves::Written);
     assert!(matches!(refused.map(|written| written.round), Err(Error::Weight { .. })));
-    let frame = encrypt_frame(client, engine(), (&update, 1), agreed, next).unwrap();
-    let contribution = Contribution::from_vec(frame.bytes, key.public()).unwrap();
-    assert_eq!((frame.round, contribution.round), (ROUND + 2, ROUND + 2));
+    let mut file = vec![];
+    let written =
+        encrypt_to(client, engine(), (&update, 1), agreed, next, &mut file, Leaves::Written);
+    let contribution = Contribution::from_vec(file, key.public()).unwrap();
+    assert_eq!((written.unwrap().round, contribution.round), (ROUND + 2, ROUND + 2));
     let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(contribution))]).unwrap();
     assert!(decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).is_ok());
 }

@@ -99,7 +99,7 @@ impl Application for Liar {
             Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => reported.agreement = agreement(FEW + 9, 2.0, 50),
             Lie::Clipping => reported.agreement = agreement(FEW, 1e-9, 50),
-            Lie::Wide => reported.agreement = agreement(FEW, 10.5, 50),
+            Lie::Wide => reported.agreement = agreement(FEW, 65_537.0, 50),
             Lie::Weight => reported.agreement = agreement(FEW, 2.0, 100_001),
             Lie::Round => reported.round = 6,
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray | Lie::Refusal => {}
@@ -206,7 +206,7 @@ fn an_aggregator_that_lies_is_found_out() {
         (settled, Lie::Ranges, "tensor \"bias\" has range 3, the job's is 2"),
         (open, Lie::Layout, "the tensors differ"),
         (open, Lie::Clipping, "is below what this client proposed"),
-        (open, Lie::Wide, "tensor \"bias\" has range 10.5, the job admits 10 at most"),
+        (open, Lie::Wide, "tensor \"bias\" has range 65537, the job admits 65536 at most"),
         (open, Lie::Weight, "a largest weight of 100001, the job's is 100000"),
         (open, Lie::Round, "the round is one that this client has contributed to"),
         (settled, Lie::ShortSum, "a sum of the wrong length"),

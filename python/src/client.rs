@@ -66,8 +66,8 @@ impl Key {
 ///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
 ///         secret one.
 ///     number: The client's number, from 0; a client's own key has it.
-///     identity: The file of the client's node key; None, on loopback, for the one beside the key.
-///     server_key: The server's node key, or the path of its file; None, on loopback, for the one beside the key.
+///     identity: The file of the client's node key; None, on loopback or in a bundle, for the one beside the key.
+///     server_key: The server's node key, or the path of its file; None, likewise, for the one beside the key.
 ///     spool: A file to keep what is sealed in until the result is there, so that a process that was killed can
 ///         finish its round: the same update and weight are to be given again. None keeps nothing.
 ///     job: The job; None for the key's own.
@@ -238,7 +238,7 @@ impl Client {
         };
         py.detach(|| opened(&mut result))?;
         finish(&mut result)?;
-        warn_clipped(py, &result.clipped)?;
+        warn_clipped(py, &result.clipped);
         opened::most(&mut result.clipped, &outside);
         opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
     }
@@ -263,7 +263,7 @@ impl Client {
         let (update, outside) = self.take(py, tensors, clip, integers)?;
         let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
         finish(&mut result)?;
-        warn_clipped(py, &result.clipped)?;
+        warn_clipped(py, &result.clipped);
         opened::most(&mut result.clipped, &outside);
         let key = self.key.as_ref().public().clone();
         let public = PublicKey { key, job: Some(self.job.clone().into()) };

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_int, sync::Arc};
 
-use ciphergram_he::{self as he, EncryptedFrame, Error as SchemeError, frame::Frame};
+use ciphergram_he::{self as he, Error as SchemeError, Written, frame::Frame};
 use pyo3::{
     ffi,
     prelude::*,
@@ -40,12 +40,13 @@ pub(crate) struct Inner {
 impl Contribution {
     /// Takes what a client encrypted for a job and under an agreement.
     pub(crate) fn encrypted(
-        frame: EncryptedFrame,
+        bytes: Vec<u8>,
+        written: Written,
         client: u16,
         (job, agreement): (&he::Job, &he::Agreement),
         key: PublicKey,
     ) -> Self {
-        let EncryptedFrame { bytes, clipped, round } = frame;
+        let Written { clipped, round, .. } = written;
         Self(Arc::new(Inner {
             frame: bytes.into(),
             client,

@@ -441,12 +441,14 @@ pub(crate) fn warn(py: Python<'_>, text: Option<&str>) -> PyResult<()> {
 }
 
 /// Warns of values that were clipped to their ranges, if any were: once for a line of code, as the words are the same.
-pub(crate) fn warn_clipped(py: Python<'_>, counts: &[usize]) -> PyResult<()> {
-    if counts.iter().all(|count| *count == 0) {
-        return Ok(());
-    }
+/// Where warnings are errors it is reported, not raised: the round is over, and its result would be lost.
+pub(crate) fn warn_clipped(py: Python<'_>, counts: &[usize]) {
     let text = "values beyond their range were clipped to it: `clipped` counts them by tensor";
-    warn(py, Some(text))
+    if counts.iter().any(|count| *count > 0)
+        && let Err(error) = warn(py, Some(text))
+    {
+        error.write_unraisable(py, None);
+    }
 }
 
 /// Takes a whole number; one that is too large or negative is a `ParameterError`, as one that is not admitted is.

@@ -127,13 +127,13 @@ fn record(secret: &SecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Re
 
 /// Makes a key, and a job under it.
 ///
-/// Args: scheme: "ckks-sum", whose clients share the secret key; "ckks-sum-public" or "paillier-3072", whose clients
-/// have keys of their own that open nothing; "paillier-2048" or "paillier-4096". clients: The most contributors of a
-/// sum. bits: The bits of a quantised value, from 8 to 24. min_clients: The fewest contributors of a sum that is
-/// opened; None for two thirds of the clients, at least three. max_weight: The largest weight of a client; None for
-/// 100,000, or 1 if clients agree on ranges. max_range: The largest range of a tensor that is rounded; None for 65,536,
-/// or 1,024 if clients agree on ranges. ranges, levels, agree_every,
-/// clip_norm: As of `Job`; the key has a secret of ranges then.
+/// Args:
+///     scheme: "ckks-sum", whose clients share the secret key; "ckks-sum-public" or "paillier-3072", whose clients
+///         have keys of their own that open nothing; "paillier-2048" or "paillier-4096".
+///     clients: The most contributors of a sum.
+///     bits: The bits of a quantised value, from 8 to 24.
+///     min_clients, max_weight, max_range, ranges, levels, agree_every, clip_norm: As of `Job`; for `ranges` the key
+///         has a secret of ranges.
 ///
 /// Raises:
 ///     ParameterError: There is no such key or job.

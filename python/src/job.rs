@@ -18,16 +18,20 @@ use crate::{
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
 /// large ranges and weights may be.
 ///
-/// Args: key: The public key; a secret one, or a client's own, of a job that agrees on ranges. clients: The clients
-/// that take part; None for all that the key admits. min_clients: The fewest contributors of a sum that is opened;
-/// None for two thirds of the clients, at least three. max_weight: The largest weight of a client; None for 100,000,
-/// or 1 if clients agree on ranges. max_range: The largest range of a tensor that is rounded; None for 65,536, or 1,024
-/// if clients agree on ranges. ranges: "agree:2" to have clients agree on the second largest range of each tensor
-/// without showing theirs, "agree:median" on the middle; "agree" on the second largest from four clients on, else the
-/// largest. levels: The levels that such ranges are told apart in, 32 at most. agree_every: The rounds over datagrams
-/// that they hold for. clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its
-/// update to. bits: The bits, 8 to 48, that tensors of floats are summed in, in place of the key's, by name:
-/// {"head.*": 24}, in which * stands for any text. Of several that name a tensor, the last counts.
+/// Args:
+///     key: The public key; a secret one, or a client's own, of a job that agrees on ranges.
+///     clients: The clients that take part; None for all that the key admits.
+///     min_clients: The fewest contributors of a sum that is opened; None for two thirds of the clients, at least
+///         three.
+///     max_weight: The largest weight of a client; None for 100,000, or 1 if clients agree on ranges.
+///     max_range: The largest range of a tensor that is rounded; None for 65,536, or 1,024 if clients agree on ranges.
+///     ranges: "agree:2" to have clients agree on the second largest range of each tensor without showing theirs,
+///         "agree:median" on the middle; "agree" on the second largest from four clients on, else the largest.
+///     levels: The levels that such ranges are told apart in, 32 at most.
+///     agree_every: The rounds over datagrams that they hold for.
+///     clip_norm: "agree:median" to agree in the same way on an L2 norm that every client clips its update to.
+///     bits: The bits, 8 to 48, that tensors of floats are summed in, in place of the key's, by name: {"head.*": 24},
+///         in which * stands for any text. Of several that name a tensor, the last counts.
 ///
 /// Raises:
 ///     ParameterError: There can be no such job.

@@ -48,9 +48,10 @@ const LOOK: Duration = Duration::from_millis(50);
 ///     min_clients: The fewest contributors of a sum that leaves; None for the job's.
 ///     rounds: Rounds to run; 0 for no end.
 ///     job: The job; None for the key's own.
-///     identity: The file of the server's node key; None, on loopback, for the one beside the key.
-///     allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
+///     identity: The file of the server's node key; None, on loopback or in a bundle, for the one
 ///         beside the key.
+///     allow: The file that lists the nodes that may take part; None for the job's, or, on loopback or in a bundle,
+///         for the one beside the key.
 ///     join_timeout: Seconds after the first client joined, when a round opens without those who are missing.
 ///     round_timeout: Seconds after its opening, when a round closes with those who came.
 ///     wait_for_clients: Waits on after `join_timeout` if clients are too few for a round.
@@ -365,8 +366,9 @@ pub(crate) fn local_nodes(
     options: &str,
 ) -> Result<LocalNodes> {
     key.and_then(|path| LocalNodes::beside(path, &[address]).ok()).ok_or_else(|| {
-        let text =
-            format!("say {options}: node keys are found beside the key's file, on loopback alone");
+        let text = format!(
+            "say {options}: node keys are found beside the key's file on loopback, and in a bundle"
+        );
         Error::Own("NodeKeyError", text)
     })
 }

@@ -89,7 +89,7 @@ pub(crate) struct Encrypt {
 }
 
 /// A client's weight, and the clipping of its own values.
-#[derive(Args, Clone)]
+#[derive(Args)]
 pub(crate) struct Weighting {
     /// Clip this client's values to this magnitude first
     #[arg(long, value_parser = clip)]

@@ -7,12 +7,11 @@ use ciphergram_he::{
     codec::TensorBits,
     private_ranges::{MAX_LEVELS, Rank},
 };
-use ciphergram_nic::proto::NodeId;
 use clap::{Args, Subcommand};
 
 use super::{
     Agreed, IntegersChoice, Set, Used,
-    values::{JobRanges, clip, job_ranges, named_bits, node},
+    values::{JobRanges, clip, job_ranges, named_bits},
 };
 
 #[derive(Args)]
@@ -161,7 +160,6 @@ pub(crate) struct Job {
     pub(crate) json: bool,
 }
 
-/// Makes a node key.
 #[derive(Args)]
 pub(crate) struct Bundle {
     #[command(flatten)]
@@ -169,14 +167,12 @@ pub(crate) struct Bundle {
     /// Folder to make, with one for the aggregator and one for each client of the job
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
-    /// The aggregator's public node key, if it keeps its own [default: one is made for it]
-    #[arg(long, value_name = "KEY", value_parser = node)]
-    pub(crate) server_key: Option<NodeId>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+/// Makes a node key.
 #[derive(Args)]
 pub(crate) struct Identity {
     /// File to write it to; never overwritten

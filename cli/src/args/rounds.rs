@@ -19,14 +19,15 @@ pub(crate) struct Serve {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) agreed: Agreed,
-    /// Host, a name or an address, and port to listen at; other than on loopback, --identity and --allow are needed
+    /// Host, a name or an address, and port to listen at; other than on loopback, from a bundle or with
+    /// --identity and --allow
     #[arg(long, default_value = "127.0.0.1:7700", value_parser = address, value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
-    /// The aggregator's node key [default on loopback: server.identity beside the key]
+    /// The aggregator's node key [default of a bundle, and on loopback: server.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     /// List of the nodes that may take part: a public node key and a client's number, or *, on each
-    /// line [default: the job's; on loopback: clients.allow beside the key]. SIGHUP has it read again
+    /// line [default: the job's; of a bundle, and on loopback: clients.allow beside the key]. SIGHUP has it read again
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
     /// Clients of a round, numbered from 0 [default: the job's]
@@ -74,7 +75,7 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
 }
 
-#[derive(Args, Clone)]
+#[derive(Args)]
 pub(crate) struct Join {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
@@ -83,17 +84,16 @@ pub(crate) struct Join {
     /// The aggregator's host, a name or an address, and port; of a name all addresses are tried
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: ServerName,
-    /// The aggregator's public node key [default on loopback: server.node beside the key]
+    /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
     #[arg(long, value_name = "KEY", value_parser = node)]
     pub(crate) server_key: Option<NodeId>,
-    /// This client's node key [default on loopback: client.identity beside the key]
+    /// This client's node key [default of a bundle, and on loopback: client.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     /// This client's number, from 0; a client's own key knows it
     #[arg(long)]
     pub(crate) client: Option<u16>,
-    /// The safetensors file to contribute; in its name and those of the other files {round} stands for the lowest round
-    /// that this client still contributes to
+    /// The safetensors file to contribute
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
     /// File to write the mean to; with a client's own key the encrypted sum, as `aggregate` writes it
@@ -102,7 +102,8 @@ pub(crate) struct Join {
     /// Rounds to take part in, one after the other
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Shell command to run before each round, which makes the file to contribute
+    /// Shell command to run before each round, which makes the file to contribute; what it prints goes to standard
+    /// error
     #[arg(long, value_name = "COMMAND")]
     pub(crate) before: Option<String>,
     #[command(flatten)]
@@ -134,20 +135,6 @@ pub(crate) struct Join {
     /// Report as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-impl Join {
-    /// Returns the same command for one round, which the names of its files are of.
-    pub(crate) fn of_round(&self, round: u64) -> Self {
-        let named = |path: &PathBuf| match path.to_str() {
-            Some(text) => text.replace("{round}", &round.to_string()).into(),
-            None => path.clone(),
-        };
-        let [input, out] = [&self.input, &self.out].map(named);
-        let [spool, cohorts, capture] =
-            [&self.spool, &self.cohorts, &self.capture].map(|path| path.as_ref().map(named));
-        Self { input, out, spool, cohorts, capture, ..self.clone() }
-    }
 }
 
 /// The paths of datagrams to the aggregator.

@@ -1,16 +1,20 @@
 //! `ciphergram bundle`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use ciphergram_he::{
     Job, SecretKey,
-    keys::{RANGES_KEY, beside},
+    keys::{RANGES_KEY, beside, write_new},
+    private_ranges::RangesEvaluationKey,
 };
 use ciphergram_nic::{
     federation::nodes::{
         Allowed, LocalNodes, draw_identity, write_allowed, write_identity, write_node,
     },
-    proto::NodeId,
+    proto::Identity,
 };
 use serde_json::json;
 
@@ -34,18 +38,18 @@ pub(crate) fn run(args: &args::Bundle) -> Result<(), Failure> {
     if args.out.exists() {
         return Err(ciphergram_he::Error::Exists { path: args.out.clone() }.into());
     }
-    let mut server = args.server_key;
-    files::fill(&args.out, |folder| {
-        server = Some(write(args, &key, &job, folder)?);
-        Ok(())
-    })?;
-    let (out, clients) = (args.out.display(), job.limits().clients);
+    // One of its own: what was sealed and opened of the one that is used here, no ledger of a bundle knows.
+    let job = Job::new(key.public(), job.limits().clone())?;
+    let server = draw_identity()?;
+    files::fill(&args.out, |folder| write(&key, &job, &server, &args.agreed.key, folder))?;
+    // Without the slash that a folder's name may end in.
+    let out = args.out.components().collect::<PathBuf>();
+    let (out, clients) = (out.display(), job.limits().clients);
     let (name, is_own) = (key_name(&key), key.public().encrypts());
     let number = if is_own { "" } else { " --client 0" };
-    let nodes = args.server_key.map_or("", |_| " --identity FILE --allow clients.allow");
     let lines = [
         format!("{out}/{AGGREGATOR}  for the aggregator, which there runs"),
-        format!("  ciphergram serve --key public.json --listen 0.0.0.0:7700{nodes}"),
+        "  ciphergram serve --key public.json --listen 0.0.0.0:7700".into(),
         format!(
             "{out}/client-0 to {out}/client-{}  one for each client, which there runs, the first:",
             clients - 1
@@ -55,7 +59,7 @@ pub(crate) fn run(args: &args::Bundle) -> Result<(), Failure> {
         ),
         "Each has secrets of its own: hand it to its owner alone, and remove it here.".into(),
     ];
-    let server = server.map(|node| node.to_string());
+    let server = server.id().to_string();
     report(
         args.json,
         &json!({"out": shown(&args.out), "clients": clients, "server_key": server}),
@@ -68,13 +72,14 @@ fn key_name(key: &SecretKey) -> &'static str {
     if key.public().encrypts() { "client.json" } else { "secret.json" }
 }
 
-/// Writes the folders, with new node keys. Returns the aggregator's.
+/// Writes the folders, with new node keys for the clients.
 fn write(
-    args: &args::Bundle,
     key: &SecretKey,
     job: &Job,
+    server: &Identity,
+    key_path: &Path,
     folder: &Path,
-) -> Result<NodeId, Failure> {
+) -> Result<(), Failure> {
     let made = |name: String| {
         let folder = folder.join(name);
         fs::create_dir(&folder).map_err(at(&folder))?;
@@ -83,18 +88,14 @@ fn write(
     };
     let (aggregator, own) = made(AGGREGATOR.into())?;
     key.public().save(&own.join("public.json"))?;
-    let ranges = beside(&args.agreed.key, RANGES_KEY);
+    write_identity(&aggregator.server, server)?;
     if job.private_ranges().is_ok() {
-        fs::copy(&ranges, own.join(RANGES_KEY)).map_err(at(&ranges))?;
+        let path = beside(key_path, RANGES_KEY);
+        let bytes = fs::read(&path).map_err(at(&path))?;
+        RangesEvaluationKey::from_bytes(&bytes, key.public())
+            .map_err(|e| e.within(path.display()))?;
+        write_new(&own.join(RANGES_KEY), &bytes, 0o644)?;
     }
-    let server = match args.server_key {
-        Some(node) => node,
-        None => {
-            let identity = draw_identity()?;
-            write_identity(&aggregator.server, &identity)?;
-            identity.id()
-        }
-    };
     let mut allowed = Allowed::new();
     for number in 0..job.limits().clients {
         let (nodes, own) = made(format!("client-{number}"))?;
@@ -106,9 +107,10 @@ fn write(
         }
         let identity = draw_identity()?;
         write_identity(&nodes.client, &identity)?;
-        write_node(&nodes.server_node, server)?;
+        write_node(&nodes.server_node, server.id())?;
+        // Its own line says that no other client has this node key.
+        write_allowed(&nodes.allowed, &[(identity.id(), Some(number))].into())?;
         allowed.insert(identity.id(), Some(number));
     }
-    write_allowed(&aggregator.allowed, &allowed)?;
-    Ok(server)
+    Ok(write_allowed(&aggregator.allowed, &allowed)?)
 }

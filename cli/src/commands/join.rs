@@ -6,8 +6,9 @@ use std::{
     convert::Infallible,
     ffi::OsString,
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use ciphergram_he::{Error, Job, KeyRef, Ledger, Update, codec::RangesFile};
@@ -44,39 +45,57 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let ledger = args.used.ledger_of(&args.agreed.key)?;
+    let (paths, spool) = (path_config(args)?, spool_of(args)?);
+    if args.before.is_some() {
+        // What is wrong with the rest is said before that takes its time.
+        Server::find(args)?;
+    }
+    let is_stream = |path: &Path| path.as_os_str() == "-";
+    if args.rounds > 1 && [&args.input, &args.out].into_iter().any(|path| is_stream(path)) {
+        let text = "--rounds takes files: a stream has no end of a round";
+        return Err(Failure::Misuse(text.into()));
+    }
     for _ in 0..args.rounds {
-        let next = ledger.next_round(&job, key.number())?;
-        // A contribution to the last one may be in a spool still.
-        let last = next.checked_sub(1).map(|last| (last, args.of_round(last)));
-        let kept = last.filter(|(_, named)| spool_of(named).is_ok_and(|spool| spool.exists()));
-        let is_kept = kept.is_some();
-        let (round, named) = kept.unwrap_or_else(|| (next, args.of_round(next)));
-        if let (Some(command), false) = (&args.before, is_kept) {
-            run_before(&command.replace("{round}", &round.to_string()))?;
-        }
         signals::set_last_line("");
-        take_part(&named, key, &job, &ledger)?;
+        if let (Some(command), false) = (&args.before, has_content(&spool)) {
+            run_before(command)?;
+        }
+        take_part(args, key, &job, &ledger, (paths, &spool))?;
     }
     Ok(())
 }
 
+/// Returns whether something is sealed in a spool: the contribution that it is of goes on, and another one waits.
+fn has_content(spool: &Path) -> bool {
+    fs::metadata(spool).is_ok_and(|spool| spool.len() > 0)
+}
+
 /// Runs the command that makes the update of a round.
 fn run_before(command: &str) -> Result<(), Failure> {
-    let failed =
-        |why: String| Failure::Work(format!("--before {command}: {why}; no round was joined"));
-    let status = Command::new("sh").args(["-c", command]).status();
-    let status = status.map_err(|e| failed(e.to_string()))?;
+    let failed = |why: String| Failure::Work(format!("--before {command}: {why}"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(io::stderr());
+    let (mut child, _at_stop) = signals::at_stop(|| {
+        let child = shell.spawn().map_err(|e| failed(e.to_string()))?;
+        let id = child.id();
+        Ok::<_, Failure>((child, move || signals::kill(id)))
+    })?;
+    let status = child.wait().map_err(|e| failed(e.to_string()))?;
     if status.success() { Ok(()) } else { Err(failed(status.to_string())) }
 }
 
 /// Takes part in one round.
-fn take_part(args: &Join, key: KeyRef<'_>, job: &Job, ledger: &Ledger) -> Result<(), Failure> {
-    let paths = path_config(args)?;
+fn take_part(
+    args: &Join,
+    key: KeyRef<'_>,
+    job: &Job,
+    ledger: &Ledger,
+    (paths, spool): (federation::PathConfig, &Path),
+) -> Result<(), Failure> {
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let outputs = Outputs::create(args, key, &update)?;
-    let spool = spool_of(args)?;
-    let _unless_stopped = remove_if_empty(&spool);
+    let _unless_stopped = remove_if_empty(spool);
     let participation = Participation {
         key,
         job,
@@ -84,24 +103,24 @@ fn take_part(args: &Join, key: KeyRef<'_>, job: &Job, ledger: &Ledger) -> Result
         engine: engine(args.place.engine),
         update: &update,
         weight: args.weighting.weight,
-        spool: Some(&spool),
+        spool: Some(spool),
         patience: args.wait,
         keep_fields: false,
         threads: None,
     };
-    if fs::metadata(&spool).is_ok_and(|spool| spool.len() > 0) {
+    if has_content(spool) {
         signals::set_last_line(GOES_ON);
     }
     let progress = Progress::new(args.json, "opening the sum");
-    let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
+    let kept = finish_from_spool(&participation).map_err(|e| refused(args, spool, e))?;
     let mut round = match kept {
         Some(round) => round,
         None => {
             let mut told = Told { args, progress: &progress, last: None };
-            Server::find(args)?.contribute(&participation, paths, &spool, |p| told.follow(p))?
+            Server::find(args)?.contribute(&participation, paths, spool, |p| told.follow(p))?
         }
     };
-    outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
+    outputs.write(args, &participation, &mut round, spool).map_err(|error| match error {
         Failure::Work(text) if spool.exists() => Failure::Work(format!(
             "{text}; the sum is in {}: the same command goes on with it",
             spool.display()
@@ -177,6 +196,12 @@ fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
             let spool = spool.display();
             Failure::Work(format!(
                 "{e}; {spool} keeps the sum: the same command with --min-clients {found} opens it"
+            ))
+        }
+        error @ federation::Error::Refused { .. } if has_content(spool) => {
+            let spool = spool.display();
+            Failure::Work(format!(
+                "{error}; if that round is over, delete {spool}, which keeps what was sealed for it, and join the next"
             ))
         }
         error => error.into(),
@@ -277,15 +302,15 @@ fn describe(
 }
 
 /// The steps of a round that are told as events.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Joined,
     Opened,
     Sealed,
 }
 
-/// Tells what the client does, and whom it waits for: in the line of progress, and each step as an event where nobody
-/// sees that line.
+/// Tells what the client does, and whom it waits for: in the line of progress, and each step once, as an event, where
+/// nobody sees that line.
 struct Told<'a> {
     args: &'a Join,
     progress: &'a Progress,
@@ -295,25 +320,34 @@ struct Told<'a> {
 impl Told<'_> {
     fn follow(&mut self, phase: Phase) {
         let (server, progress) = (&self.args.server, self.progress);
+        let joined = json!({"event": "joined", "server": server.as_str()});
+        let waits = format!("joined {server}, waiting for the other clients");
         match phase {
             Phase::Contacting { .. } => progress.go_on(format!("looking for {server}")),
             Phase::Waiting => {
-                self.joined();
-                progress.go_on(format!("joined {server}, waiting for the other clients"));
+                self.tell(Step::Joined, &joined, &waits);
+                progress.go_on(waits);
             }
             Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
                 if sealed > 0 {
                     signals::set_last_line(GOES_ON);
                 }
                 // A round may open within the moment that the join is answered in.
-                if self.last.is_none() {
-                    self.joined();
-                }
-                if self.last == Some(Step::Joined) {
-                    self.opened(contributors, chunks);
-                }
+                self.tell(Step::Joined, &joined, &waits);
+                let opened =
+                    json!({"event": "opened", "contributors": contributors, "chunks": chunks});
+                let clients = counted(contributors, "client");
+                self.tell(
+                    Step::Opened,
+                    &opened,
+                    &format!("a round of {clients} opened: sealing {chunks} chunks"),
+                );
                 if sealed == chunks {
-                    self.sealed(chunks);
+                    self.tell(
+                        Step::Sealed,
+                        &json!({"event": "sealed"}),
+                        "all chunks are sealed and kept",
+                    );
                 }
                 progress.say(format!(
                     "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
@@ -322,40 +356,17 @@ impl Told<'_> {
                 progress.at(done, 3 * u64::from(chunks));
             }
             Phase::Opening { chunks } => {
-                self.sealed(chunks);
                 progress.go_on(format!("all {chunks} sums are back: opening them"));
             }
         }
     }
 
-    fn joined(&mut self) {
-        let server = &self.args.server;
-        self.tell(Step::Joined, &json!({"event": "joined", "server": server.as_str()}), || {
-            format!("joined {server}: waiting for the other clients")
-        });
-    }
-
-    fn opened(&mut self, contributors: usize, chunks: u32) {
-        let event = json!({"event": "opened", "contributors": contributors, "chunks": chunks});
-        self.tell(Step::Opened, &event, || {
-            let (clients, chunks) = (counted(contributors, "client"), counted(chunks, "chunk"));
-            format!("a round of {clients} opened: sealing {chunks}")
-        });
-    }
-
-    fn sealed(&mut self, chunks: u32) {
-        self.tell(Step::Sealed, &json!({"event": "sealed"}), || {
-            format!("{} sealed and kept: waiting for the sum", counted(chunks, "chunk"))
-        });
-    }
-
-    fn tell(&mut self, step: Step, event: &Value, line: impl FnOnce() -> String) {
-        if self.last == Some(step) {
-            return;
-        }
-        self.last = Some(step);
-        if self.args.json || !self.progress.is_seen() {
-            say(self.args.json, event, line);
+    fn tell(&mut self, step: Step, event: &Value, line: &str) {
+        if self.last < Some(step) {
+            self.last = Some(step);
+            if self.args.json || !self.progress.is_seen() {
+                say(self.args.json, event, || line.into());
+            }
         }
     }
 }

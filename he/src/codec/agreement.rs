@@ -32,12 +32,12 @@ pub struct Agreement {
 ///
 /// Contributions are sealed under what most of those who take part say of the latest round that any opened. So an
 /// aggregator that gave two clients different sums of it is found out at the next round that both take part in: one
-/// refuses, or what they seal adds up to nothing that opens.
+/// refuses, or what they seal adds up to nothing that opens. It cannot make up a round that nobody opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenedRound {
     /// The round.
     pub round: u64,
-    /// The name of its sum, which only those who have the key of tags can make.
+    /// The name of its sum, and what vouches for both: only those who have the key of tags can make it.
     pub sum: [u8; 32],
 }
 
@@ -118,6 +118,17 @@ impl Agreement {
             }
         }
         Ok(())
+    }
+
+    /// Refuses integers that are measured to be beyond what this agreement sums exactly: nothing clips them.
+    ///
+    /// # Errors
+    /// [`Error::NotExact`].
+    pub(crate) fn check_covers(&self, measured: &Self) -> Result<(), Error> {
+        let beyond = self.exact().find(|&(i, range)| measured.ranges[i] > range);
+        let Some((i, range)) = beyond else { return Ok(()) };
+        let why = format!("one of {} is beyond the agreed range, {range}", measured.ranges[i]);
+        Err(Error::NotExact { tensor: self.specs[i].name.clone(), why })
     }
 
     /// Returns the tensors that are summed exactly, each with its range.

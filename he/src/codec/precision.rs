@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use ciphergram_accel::random::StreamRng;
 use rand_core::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::quantise::near_unit;
 use crate::{Error, TensorSpec, params::half_steps};
@@ -12,7 +13,8 @@ use crate::{Error, TensorSpec, params::half_steps};
 pub(crate) const TENSOR_BITS: RangeInclusive<u32> = 8..=48;
 
 /// Bits of the tensors of floats that a pattern names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TensorBits {
     /// A name, in which `*` stands for any text.
     pub name: String,
@@ -53,11 +55,21 @@ impl TensorBits {
     }
 }
 
+/// Returns whether a name is of a pattern, in which `*` stands for any text: each part between two of them where it
+/// comes first, so that a name that a peer chose takes no more than a search for each.
 fn is_of_pattern(name: &str, pattern: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(name) = name.strip_prefix(start) else { return false };
-    let mut ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-    ends.any(|at| is_of_pattern(&name[at..], rest))
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let name = name.strip_prefix(start).and_then(|name| name.strip_suffix(end));
+    name.is_some_and(|mut name| {
+        middle.split('*').all(|part| match name.split_once(part) {
+            Some((_, rest)) => {
+                name = rest;
+                true
+            }
+            None => false,
+        })
+    })
 }
 
 /// The steps in which a tensor's values are summed.

@@ -64,7 +64,7 @@ impl Quantised {
             // A field is a value over its range, so that multiplying the range divides the value.
             let range = (range * excess).min(f64::MAX);
             clipped.push(match precision {
-                Precision::Exact => tensor.check_within(range)?,
+                Precision::Exact => tensor.check_within(range).map(|()| 0)?,
                 Precision::Key | Precision::Bits(_) => tensor.count_outside(range)?,
             });
             parts.push(Part { tensor: tensor.clone(), range, precision, place });

@@ -13,7 +13,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::frame::{self, Header, Kind};
 use crate::{
-    Agreement, Error, PublicKey, Update,
+    Agreement, Error, KeyRef, PublicKey, Update,
     bytes::Reader,
     codec::{OpenedRound, Policy, round_up_to_power_of_two},
     contributors::{Contributor, Distinct},
@@ -60,18 +60,23 @@ impl Announcement {
         secret: Option<&RangesSecret>,
     ) -> Result<Self, Error> {
         let own = job.measure(update, Policy::Max, weight)?;
-        let largest = job.limits().max_range;
         let is_private = job.private_ranges().is_ok();
         let proposal = is_private.then(|| job.propose_ranges(secret, &own)).transpose()?;
+        let largest = job.largest_ranges(&own);
         // What is beyond the job stays so, and is refused below.
-        let told = |&own: &f64| own.max(round_up_to_power_of_two(own).min(largest));
-        let range = |own: &f64| if is_private { largest } else { told(own) };
-        let ranges = own.ranges().iter().map(range).collect();
+        let told =
+            |(&own, largest): (&f64, f64)| own.max(round_up_to_power_of_two(own).min(largest));
+        let ranges = match is_private {
+            true => largest,
+            false => own.ranges().iter().zip(largest).map(told).collect(),
+        };
         let max_weight = if is_private { job.limits().max_weight } else { own.max_weight() };
-        let own = own.with(own.precisions().to_vec(), ranges, max_weight)?.with_clip_norm(None)?;
-        let agreement = job.settle(&own)?;
+        let announced =
+            own.with(own.precisions().to_vec(), ranges, max_weight)?.with_clip_norm(None)?;
+        let agreement = job.settle(&announced)?;
         agreement.check_weight(weight)?;
         job.check_announced(&agreement)?;
+        agreement.check_covers(&own)?;
         let agreement = agreement.with_opened(opened);
         Ok(Self { seed, job: job.id(), lowest_round, agreement, proposal })
     }
@@ -103,7 +108,7 @@ impl Announcement {
     pub fn without_private_ranges(&self, job: &Job) -> Result<Self, Error> {
         let mut shown = self.clone();
         if self.proposal.is_some() {
-            let ranges = vec![job.limits().max_range; self.agreement.specs().len()];
+            let ranges = job.largest_ranges(&self.agreement);
             shown.agreement = self.agreement.with_ranges(ranges)?.with_clip_norm(None)?;
         }
         Ok(shown)
@@ -153,6 +158,10 @@ impl Announcement {
         }
         match (job.private_ranges(), &self.proposal) {
             (Ok(private), Some(proposal)) => {
+                if self.agreement.ranges() != job.largest_ranges(&self.agreement) {
+                    let why = "ranges in clear, where the job has private ones".into();
+                    return Err(Error::BeyondJob { why });
+                }
                 private.check_proposal(proposal, self.agreement.specs().len())
             }
             (Ok(_), None) => {
@@ -332,14 +341,14 @@ impl RoundTerms {
 
     /// Refuses terms, with ranges that are [opened](Self::opened), under which a client must not contribute what it
     /// announced: it is not listed with its seed; the round is below its lowest; they are beyond the job, or, unless
-    /// ranges are private, a range or weight is below its own proposal; they leave out the sum that it opened last, or
-    /// name another one of its round.
+    /// ranges are private, a range or weight is below its own proposal; they leave out the sum that it opened last,
+    /// name another one of its round, or one that no client opened.
     ///
     /// # Errors
     /// The first of these.
-    pub fn check(&self, number: u16, own: &Announcement, job: &Job) -> Result<(), Error> {
+    pub fn check(&self, key: KeyRef<'_>, own: &Announcement, job: &Job) -> Result<(), Error> {
         let bad = |why: &str| Err(Error::Terms { why: why.into() });
-        let contributor = Contributor { number, seed: own.seed };
+        let contributor = Contributor { number: key.number(), seed: own.seed };
         if !self.participants.contains(&contributor) {
             return bad("they do not list this contribution");
         }
@@ -362,6 +371,11 @@ impl RoundTerms {
         let last = self.agreement.opened();
         if own.agreement.opened().map(|own| own.round) > last.map(|last| last.round) {
             return bad("they leave out the sum that this client opened last");
+        }
+        if let Some(opened) = last
+            && (opened.round >= self.round || !key.tag_key()?.vouches_for(&opened))
+        {
+            return bad("they name a sum that no client opened");
         }
         own.agreement.check_opened(last)
     }

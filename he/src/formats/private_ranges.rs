@@ -207,9 +207,8 @@ impl AgreedRanges {
         self.head.check(job)?;
         self.proposers.iter().try_for_each(|proposer| job.check_number(proposer.number))?;
         job.private_ranges()?.check_count(self.proposers.len())?;
-        let limits = job.limits();
-        let ranges = vec![limits.max_range; self.head.specs.len()];
-        let told = Agreement::new(self.head.specs.clone(), ranges, limits.max_weight)?;
+        let ranges = vec![0.0; self.head.specs.len()];
+        let told = Agreement::new(self.head.specs.clone(), ranges, job.limits().max_weight)?;
         job.open_ranges(secret, &self.ranges, &job.at_precision(&told)?)
     }
 

@@ -82,13 +82,6 @@ impl Sum {
         self.sets.iter().map(ContributorSet::count).min().unwrap_or(0)
     }
 
-    /// Returns the most contributors of any chunk: fewer than are listed, if one that took part in the
-    /// round is in none.
-    #[must_use]
-    pub fn most_contributors(&self) -> usize {
-        self.sets.iter().map(ContributorSet::count).max().unwrap_or(0)
-    }
-
     /// Writes the file's bytes. Runs of chunks with the same contributors are stored once.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {

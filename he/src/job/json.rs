@@ -39,14 +39,7 @@ struct JobJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     private_ranges: Option<PrivateRangesJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    bits: Vec<BitsJson>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BitsJson {
-    name: String,
-    bits: u32,
+    bits: Vec<TensorBits>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,10 +93,6 @@ impl Job {
             private_ranges,
             bits,
         } = &self.limits;
-        let of_tensors = |TensorBits { name, bits }: &TensorBits| {
-            let (name, bits) = (name.clone(), *bits);
-            BitsJson { name, bits }
-        };
         let private = |private: PrivateRanges| PrivateRangesJson {
             rank: private.rank.to_string(),
             levels: private.levels,
@@ -140,7 +129,7 @@ impl Job {
             noise: *noise,
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
             private_ranges: private_ranges.map(private),
-            bits: bits.iter().map(of_tensors).collect(),
+            bits: bits.clone(),
         };
         serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
     }
@@ -196,11 +185,7 @@ impl Job {
             noise: file.noise,
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
             private_ranges: file.private_ranges.map(private).transpose()?,
-            bits: file
-                .bits
-                .into_iter()
-                .map(|BitsJson { name, bits }| TensorBits { name, bits })
-                .collect(),
+            bits: file.bits,
         };
         Ok((id(&file.nonce)?, KeyId(id(&file.key_id)?), limits))
     }

@@ -215,8 +215,8 @@ impl Job {
         Proposal::new(secret, private.levels, &rows)
     }
 
-    /// Opens ranges that were found for tensors, and the norm beside them: all are those of levels, whatever was found,
-    /// but those of integers, which are as they are told.
+    /// Opens ranges that were found for the tensors of an agreement, and the norm beside them: all are those of levels,
+    /// whatever was found, but those of exact integers, which are the [largest](Self::largest_ranges).
     ///
     /// # Errors
     /// Ranges are not private; no secret of them, or another than the job's; more or fewer than the tensors.
@@ -224,22 +224,22 @@ impl Job {
         &self,
         secret: Option<&RangesSecret>,
         found: &EncryptedRanges,
-        told: &Agreement,
+        agreement: &Agreement,
     ) -> Result<Agreement, Error> {
         let private = self.private_ranges()?;
         let secret = private.secret(secret)?;
-        private.check_rows(found.rows(), told.specs().len())?;
+        private.check_rows(found.rows(), agreement.specs().len())?;
         let mut rows = found.open(secret);
         let norm = private.clip_norm.and_then(|_| rows.pop());
         let levels = self.levels(private);
-        let range = |(level, (&told, &precision)): (usize, (&f64, &Precision))| match precision {
+        let range = |(level, (largest, &precision)): (usize, (f64, &Precision))| match precision {
             // The number of their fields, which whoever adds them has to know, would tell of it.
-            Precision::Exact => told,
+            Precision::Exact => largest,
             Precision::Key | Precision::Bits(_) => levels.range(level),
         };
-        let told_ranges = told.ranges().iter().zip(told.precisions());
-        let ranges = rows.into_iter().zip(told_ranges).map(range).collect();
-        let agreement = told.with_ranges(ranges)?;
+        let tensors = self.largest_ranges(agreement).into_iter().zip(agreement.precisions());
+        let ranges = rows.into_iter().zip(tensors).map(range).collect();
+        let agreement = agreement.with_ranges(ranges)?;
         let norm = norm.map(|level| self.norm_levels(private, agreement.values()).range(level));
         agreement.with_clip_norm(norm)
     }

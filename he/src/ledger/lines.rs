@@ -228,10 +228,16 @@ pub(super) fn chosen(key: &Path, given: Option<PathBuf>) -> Result<Option<PathBu
     let named = || env::var_os("CIPHERGRAM_LEDGER").filter(|path| !path.is_empty());
     let Some(path) = given.or_else(|| named().map(PathBuf::from)) else { return Ok(None) };
     let beside = path_beside(key);
-    if !path.exists() && beside.exists() {
+    let is_same = || fs::canonicalize(&path).is_ok_and(|path| path == beside);
+    if beside.exists() && !is_same() {
         // Rounds that the key sealed before would count for nothing.
-        let why =
-            format!("move {} there first, where this key's use is recorded", beside.display());
+        let beside = beside.display();
+        let why = match path.exists() {
+            false => format!("move {beside} there first, where this key's use is recorded"),
+            true => format!(
+                "append {beside} to it and remove that first: this key's use is recorded there"
+            ),
+        };
         return Err(fault(&path, Error::Io { why }));
     }
     Ok(Some(path))

@@ -126,8 +126,9 @@ impl Content {
         let mut start = vec![0; self.len().ok()?.min(MAGIC_WINDOW_BYTES) as usize];
         self.read(&mut start, 0).ok()?;
         let holds = |part: &[u8]| start.windows(part.len()).any(|window| window == part);
+        let is_pickle = matches!(start[..], [0x80, 2..=5, ..]);
         let (is_zip, is_npy) = (start.starts_with(b"PK\x03\x04"), start.starts_with(b"\x93NUMPY"));
-        let (name, package, load) = if start.starts_with(b"\x80") || is_zip && holds(b"data.pkl") {
+        let (name, package, load) = if is_pickle || is_zip && holds(b"data.pkl") {
             ("PyTorch", "torch", "torch.load(FILE, weights_only=True)")
         } else if is_zip && holds(b".npy") {
             ("NumPy", "numpy", "dict(numpy.load(FILE))")

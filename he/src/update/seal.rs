@@ -45,42 +45,6 @@ pub fn encrypt<'a>(
     Ok(Encrypted { contribution: Contribution { stream, ..contribution }, clipped })
 }
 
-/// A contribution's whole file in memory, as [`encrypt_frame`] makes it.
-pub struct EncryptedFrame {
-    /// The file's bytes.
-    pub bytes: Vec<u8>,
-    /// The number of values of each tensor that were outside its range.
-    pub clipped: Vec<usize>,
-    /// The round's number.
-    pub round: u64,
-}
-
-/// Encrypts a client's update of a weight as [`encrypt`] does, straight into the bytes of the contribution's file. That
-/// the client contributes to this round, or to the next one if none is given, is in the ledger before anything is
-/// sealed, and after everything was checked.
-///
-/// # Errors
-/// Those of [`encrypt`] and of [`Job::terms`]; the ledger's.
-pub fn encrypt_frame<'a>(
-    key: impl Into<KeyRef<'a>>,
-    engine: Arc<dyn Engine>,
-    update: (&Update, u64),
-    agreed: (&Job, &Agreement),
-    (ledger, round): (&Ledger, Option<u64>),
-) -> Result<EncryptedFrame, Error> {
-    let key = key.into();
-    let (sealer, contribution, clipped) = enter(key, engine, update, agreed, (ledger, round))?;
-    let stream = sealer.chunks.total_bytes();
-    let mut bytes = contribution.head(key.public(), stream);
-    let head = bytes.len();
-    bytes.reserve_exact(stream + blake3::OUT_LEN);
-    bytes.resize(head + stream, 0);
-    sealer.seal_into(&mut bytes[head..])?;
-    let digest = blake3::hash(&bytes);
-    bytes.extend(digest.as_bytes());
-    Ok(EncryptedFrame { bytes, clipped, round: contribution.round })
-}
-
 /// When others can have the bytes of a contribution that [`encrypt_to`] writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaves {
@@ -102,11 +66,12 @@ pub struct Written {
     pub round: u64,
 }
 
-/// Encrypts a client's update of a weight as [`encrypt_frame`] does, and writes the contribution's file while it is
-/// sealed.
+/// Encrypts a client's update of a weight as [`encrypt`] does, and writes the contribution's file while it is sealed.
+/// That the client contributes to this round, or to the next one if none is given, is in the ledger before anything is
+/// sealed, and after everything was checked, or by the caller.
 ///
 /// # Errors
-/// Those of [`encrypt_frame`]; the file cannot be written.
+/// Those of [`encrypt`] and of [`Job::terms`]; the ledger's; the file cannot be written.
 pub fn encrypt_to<'a>(
     key: impl Into<KeyRef<'a>>,
     engine: Arc<dyn Engine>,

@@ -25,8 +25,11 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn new(secret: SecretKey) -> Self {
+        let Literal { scheme, clients, .. } = secret.public().parameters().literal();
+        // Sums of one of hundreds are refused.
+        let is_large = scheme == Scheme::CkksSum && clients > 300;
         let limits = Limits {
-            min_clients: 1,
+            min_clients: if is_large { 50 } else { 1 },
             colluders: None,
             max_weight: u32::MAX,
             max_range: f64::MAX,

@@ -1,7 +1,7 @@
 //! An update that is encrypted or proposed, and under what terms.
 
 use ciphergram_he::{
-    self as he, KeyRef, encrypt_frame, exchange::Announcement as SchemeAnnouncement,
+    self as he, KeyRef, Leaves, encrypt_to, exchange::Announcement as SchemeAnnouncement,
 };
 use pyo3::prelude::*;
 
@@ -50,7 +50,7 @@ impl Contributing<'_, '_> {
         match (self.terms, self.announcement) {
             (Some(terms), Some(own)) => {
                 let terms = terms.terms.clone().opened(job, key.ranges_secret(), None)?;
-                terms.check(key.number(), &own.announcement, job)?;
+                terms.check(key, &own.announcement, job)?;
                 Ok((Some(terms.round), terms.agreement))
             }
             (None, None) => {
@@ -84,12 +84,16 @@ impl Contributing<'_, '_> {
         let (contribution, clipped) = run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
             let agreed = (&*job, &agreement);
-            let mut frame = encrypt_frame(key, engine, (&update, weight), agreed, (ledger, round))?;
-            let clipped = frame.clipped.clone();
-            opened::most(&mut frame.clipped, &outside.unwrap_or_default());
-            Ok((Contribution::encrypted(frame, key.number(), agreed, public), clipped))
+            let stream = key.public().parameters().chunks(agreement.values()).total_bytes();
+            let mut bytes = Vec::with_capacity(stream + 4096);
+            let (update, entry) = ((&update, weight), (ledger, round));
+            let mut written =
+                encrypt_to(key, engine, update, agreed, entry, &mut bytes, Leaves::Written)?;
+            let clipped = written.clipped.clone();
+            opened::most(&mut written.clipped, &outside.unwrap_or_default());
+            Ok((Contribution::encrypted(bytes, written, key.number(), agreed, public), clipped))
         })?;
-        warn_clipped(py, &clipped)?;
+        warn_clipped(py, &clipped);
         Ok(contribution)
     }
 

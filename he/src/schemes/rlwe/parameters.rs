@@ -20,8 +20,9 @@ use crate::{
 /// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
 pub const NOISE_BOUND: u64 = 21;
 
-/// The chance of the likeliest value of one draw of noise, `C(42, 21) / 2^42`.
-const LIKELIEST_NOISE: f64 = 538_257_874_440.0 / (1u64 << 42) as f64;
+/// A bound on the chance of the likeliest value of the noise of m contributors, times √m: `1 / √(21·π)`, which
+/// `C(42m, 21m) / 2^(42m)` comes up to.
+const LIKELIEST_NOISE: f64 = 0.123_118;
 
 /// The most primes of a ring whose heads have coefficients to themselves. With more, one would be up to a tenth of
 /// a chunk.
@@ -389,6 +390,12 @@ mod tests {
         assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
     }
 
+    /// Returns the chance of the likeliest value of the noise of `contributors`: `C(2k, k) / 4^k`, k their coins by
+    /// half.
+    fn likeliest_noise(contributors: u32) -> f64 {
+        (1..=21 * contributors).map(|i| 1.0 - 0.5 / f64::from(i)).product()
+    }
+
     /// Clients' answers to sums that do not open tell equations in a statement's secret: as many as there are beyond
     /// the dimensions that Q needs at 128 bits, but for a chance of 2^-128. See `he/docs/verifiable-sums.md`.
     #[test]
@@ -407,10 +414,10 @@ mod tests {
                     let (degree, log_q) = (rlwe.ring.degree(), rlwe.log_q());
                     let needed = log_q / allowed(degree) as f64 * degree as f64;
                     // A coefficient of the noise of so many, named right, and all answers of all clients.
-                    let named = (0.122_385_6 / f64::from(fewest).sqrt()).log2();
+                    let named = likeliest_noise(fewest).log2();
                     let answers = f64::from(clients) * 5f64.log2();
                     let chance = answers + (degree as f64 - needed) * named;
-                    assert!(chance <= -127.99, "{clients} clients, {bits} bits: 2^{chance}");
+                    assert!(chance <= -128.0, "{clients} clients, {bits} bits: 2^{chance}");
                 }
             }
         }

@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
         if self.is_sealed && !is_same() {
             return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
         }
-        terms.check(self.number, own, job)?;
+        terms.check(key, own, job)?;
         if !self.is_sealed
             && let Some(ledger) = ledger
         {

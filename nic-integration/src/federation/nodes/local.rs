@@ -42,8 +42,8 @@ impl LocalNodes {
         }
     }
 
-    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback alone, where
-    /// the processes of one machine may share them, unless they are of [one machine](Self::are_of_one_machine).
+    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback alone,
+    /// where the processes of one machine may share them, unless they are of [one machine](Self::are_of_one_machine).
     ///
     /// # Errors
     ///
@@ -56,14 +56,12 @@ impl LocalNodes {
         }
     }
 
-    /// Returns whether they are the aggregator's or one client's, and no list lets a node be any client: several would
-    /// share its key.
+    /// Returns whether they are the aggregator's or one client's, and the list beside them says of each node which
+    /// client it is: none is shared.
     fn are_of_one_machine(&self) -> bool {
-        let is_shared = || {
-            let allowed = read_allowed(&self.allowed);
-            allowed.is_ok_and(|allowed| allowed.values().any(Option::is_none))
-        };
-        self.server.exists() != self.client.exists() && !is_shared()
+        let allowed = read_allowed(&self.allowed);
+        let is_bound = allowed.is_ok_and(|allowed| allowed.values().all(Option::is_some));
+        self.server.exists() != self.client.exists() && is_bound
     }
 
     /// Returns all of them.
