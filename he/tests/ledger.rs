@@ -464,6 +464,19 @@ fn rounds_reserved_by_the_block_are_nobody_else_s() {
     assert!(own.seal(job, 3, u64::MAX).is_err());
 }
 
+/// Rounds that were reserved and left are over once a later one was opened: the next is after all that anyone sealed.
+#[test]
+fn reserved_rounds_that_others_went_past_are_left() {
+    let place = Place::new();
+    let job = &place.key.job;
+    let (own, other) = (Ledger::reserving(place.path(), 32), place.ledger());
+    assert_eq!((own.seal(job, 0, 0), own.seal(job, 0, 1)), (Ok(()), Ok(())));
+    assert_eq!((other.seal(job, 0, 33), other.seal(job, 0, 34)), (Ok(()), Ok(())));
+    assert_eq!(place.open_by(&place.lie(33), || Ok(())), Ok(()));
+    assert_eq!(own.next_round(job, 0), Ok(35));
+    assert_eq!(own.seal_next(job, 0, Ok), Ok(35));
+}
+
 #[test]
 fn a_ledger_elsewhere_does_not_forget_the_one_beside_the_key() {
     let place = Place::new();
@@ -477,6 +490,13 @@ fn a_ledger_elsewhere_does_not_forget_the_one_beside_the_key() {
     fs::rename(place.path(), &elsewhere).unwrap();
     let ledger = Ledger::at(Ledger::path_of(&key, Some(elsewhere)).unwrap());
     assert_eq!(ledger.next_round(&place.key.job, 0), Ok(1));
+    // One that there is already, for another key, does not either.
+    let shared = place.folder.path().join("shared");
+    assert_eq!(Ledger::at(shared.clone()).seal(&place.key.job, 1, 0), Ok(()));
+    assert_eq!(place.ledger().seal(&place.key.job, 0, 5), Ok(()));
+    let error = Ledger::path_of(&key, Some(shared)).unwrap_err().to_string();
+    assert!(error.contains("shared: append ") && error.contains("remove that first"), "{error}");
+    assert_eq!(Ledger::path_of(&key, Some(place.path())), Ok(place.path()));
 }
 
 #[test]

@@ -392,6 +392,34 @@ fn integers_are_announced_as_if_every_weight_were_the_jobs_largest() {
     assert!(why.to_string().contains("\"n\"") && why.to_string().contains("2^53"), "{why}");
 }
 
+/// No range limits what is exact, and no integer is told to its last digit, or beyond its type.
+#[test]
+fn integers_are_announced_as_powers_of_two_within_their_type() {
+    let key = key();
+    let job = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
+    let own = |dtype, value: f64, weight| {
+        let spec = TensorSpec { name: "n".into(), dtype, shape: vec![2] };
+        let update = Update::new(vec![Tensor::from_values(spec, &[value, -1.0]).unwrap()]);
+        let seed = Ticket::draw().unwrap().seed();
+        let own = Announcement::propose(seed, &job, (0, None), &update, weight, None)?;
+        Ok::<_, Error>(own.agreement.ranges()[0])
+    };
+    for (dtype, value, told) in [
+        (Dtype::I64, 123_457.0, 131_072.0),
+        (Dtype::I64, 8e10, 90_071_992_547.0),
+        (Dtype::I8, 100.0, 128.0),
+        (Dtype::F32, 18.25, 32.0),
+    ] {
+        assert_eq!(own(dtype, value, 3), Ok(told), "{dtype:?}");
+    }
+    assert!(matches!(own(Dtype::I64, 1e11, 1), Err(Error::NotExact { .. })));
+    assert!(matches!(own(Dtype::F32, 65_537.0, 1), Err(Error::BeyondJob { .. })));
+    let mask = TensorSpec { name: "mask".into(), dtype: Dtype::I8, shape: vec![2] };
+    let lie = announce(&job, 0, agreement(&[mask], 1e9, 1));
+    let why = lie.check(0, &job).unwrap_err().to_string();
+    assert!(why.contains("range 1000000000, which I8 does not hold"), "{why}");
+}
+
 /// An aggregator that gives two openers different sums of one round is found out at the next that both take part in:
 /// whoever opened another than most is told so, and no client seals under another than its own.
 #[test]

@@ -401,8 +401,8 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let longer = update(2, 0, FEW + 1);
     let longer = Participation { job: settled, ..participation(lattice(), &longer, 2) };
     fails(&longer, "the tensors differ: tensor \"weights\"");
-    let loud = Update::new(vec![Tensor::from_values(good.specs()[0].clone(), &[10.5; 3]).unwrap()]);
-    let beyond = "tensor \"bias\" has range 10.5, the job admits 10 at most";
+    let loud = Update::new(vec![Tensor::from_values(good.specs()[0].clone(), &[7e4; 3]).unwrap()]);
+    let beyond = "tensor \"bias\" has range 70000, the job admits 65536 at most";
     fails(&participation(lattice(), &loud, 2), beyond);
 
     let third =

@@ -93,6 +93,16 @@ def test_counts_are_exact_over_datagrams(tmp_path: Path) -> None:
         assert list(pool.map(client, range(3))) == [[3_000_000, 9, 3]] * 3
 
 
+def test_layers_as_they_are_need_no_other_job() -> None:
+    update = {"ln_f.weight": np.array([18.2, 1.0], np.float32), "bn.num_batches_tracked": np.array(700_000)}
+    keys = cg.keygen("ckks-sum", clients=3)
+    ranges = cg.ranges(update, integers="sum")
+    parts = [keys.encrypt(update, ranges=ranges, client=i, integers="sum") for i in range(3)]
+    mean = keys.decrypt(cg.aggregate(parts, keys.public))
+    assert mean["bn.num_batches_tracked"] == 700_000
+    assert np.abs(mean["ln_f.weight"] - update["ln_f.weight"]).max() < 18.3 / 32767
+
+
 def test_tensors_may_have_bits_of_their_own() -> None:
     draw = np.random.default_rng(2)
     updates = [

@@ -156,7 +156,8 @@ fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
         }
         return Ok(spool.clone());
     }
-    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
+    // A folder is refused as one.
+    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file() && !out.is_dir());
     if is_stream || args.out.as_os_str() == "-" {
         let out = args.out.display();
         let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
@@ -342,22 +343,24 @@ impl Told<'_> {
                     &opened,
                     &format!("a round of {clients} opened: sealing {chunks} chunks"),
                 );
-                if sealed == chunks {
-                    self.tell(
-                        Step::Sealed,
-                        &json!({"event": "sealed"}),
-                        "all chunks are sealed and kept",
-                    );
-                }
+                self.sealed(sealed, chunks);
                 progress.say(format!(
                     "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
                 ));
                 let done = [sealed, sent, back].map(u64::from).iter().sum();
                 progress.at(done, 3 * u64::from(chunks));
             }
-            Phase::Opening { chunks } => {
+            Phase::Opening { chunks, sealed } => {
+                self.sealed(sealed, chunks);
                 progress.go_on(format!("all {chunks} sums are back: opening them"));
             }
+        }
+    }
+
+    fn sealed(&mut self, sealed: u32, chunks: u32) {
+        if sealed == chunks {
+            let event = json!({"event": "sealed"});
+            self.tell(Step::Sealed, &event, "all chunks are sealed and kept");
         }
     }
 

@@ -259,8 +259,11 @@ impl Pending {
         file.sync_all().map_err(fault)?;
         // Hours may have passed.
         check_replaceable(name, &target, kind)?;
-        last()?;
-        temporary.persist(&target).map_err(|e| name.fault(e.error))?;
+        // A round that is used has its file.
+        signals::unstopped(|| {
+            last()?;
+            temporary.persist(&target).map_err(|e| name.fault(e.error))
+        })?;
         sync(folder_of(&target)).map_err(fault)
     }
 }

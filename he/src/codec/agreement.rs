@@ -83,7 +83,8 @@ impl Agreement {
             return Err(Error::Weight { weight: 0, max_weight: u32::MAX });
         }
         let values = check_specs(&specs).map_err(|why| Error::Tensors { why })?;
-        for (spec, &range) in specs.iter().zip(&ranges) {
+        for ((spec, &range), precision) in specs.iter().zip(&ranges).zip(&precisions) {
+            precision.check(spec)?;
             if !range.is_finite() || range < 0.0 {
                 let (tensor, range) = (spec.name.clone(), range.to_string());
                 return Err(Error::Range { tensor, range });
@@ -148,9 +149,6 @@ impl Agreement {
         ranges: Vec<f64>,
         max_weight: u32,
     ) -> Result<Self, Error> {
-        for (spec, precision) in self.specs.iter().zip(&precisions) {
-            precision.check(spec)?;
-        }
         let other = Self::of_parts(self.specs.clone(), ranges, precisions, max_weight)?;
         Ok(other.with_clip_norm(self.clip_norm)?.with_opened(self.opened))
     }
@@ -438,12 +436,9 @@ impl Agreement {
         };
         let specs = read_specs(r)?;
         let read = specs.iter().map(|_| read_range(r)).collect::<Result<Vec<_>, _>>()?;
-        let (ranges, precisions): (Vec<_>, _) = read.into_iter().unzip();
-        let in_bits_of_key = vec![Precision::Key; specs.len()];
-        let agreement = Self::of_parts(specs, ranges.clone(), in_bits_of_key, max_weight)?
-            .with(precisions, ranges, max_weight)?
-            .with_clip_norm(clip_norm)?;
-        Ok(agreement.with_opened(opened))
+        let (ranges, precisions) = read.into_iter().unzip();
+        let agreement = Self::of_parts(specs, ranges, precisions, max_weight)?;
+        Ok(agreement.with_clip_norm(clip_norm)?.with_opened(opened))
     }
 }
 

@@ -261,6 +261,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn stars_of_a_pattern_stand_for_any_text() {
+        for (pattern, names, others) in [
+            ("w", &["w"][..], &["", "ww"][..]),
+            ("*", &["", "w", "a.b"], &[]),
+            ("head.*", &["head.", "head.w"], &["head", "a.head.w"]),
+            ("*.w", &["a.w", ".w"], &["w", "a.w.b"]),
+            ("a*b*c", &["abc", "a.b.c", "abbcc"], &["ab", "ac", "acb", "abcd"]),
+            ("aa*aa", &["aaaa", "aa.aa"], &["aa", "aaa"]),
+            ("*l.*.m.*w", &["l.0.m.w", "x.l.l.m.m.w"], &["l.m.w", "l.0.m"]),
+        ] {
+            assert!(names.iter().all(|name| is_of_pattern(name, pattern)), "{pattern}");
+            assert!(!others.iter().any(|name| is_of_pattern(name, pattern)), "{pattern}");
+        }
+        // Tried at every place of a long name, it would not end.
+        let long = format!("l.{}x", ".m.".repeat(1_000_000));
+        assert!(!is_of_pattern(&long, "l.*.m.*.m.*.w"));
+    }
+
     proptest! {
         #[test]
         fn limbs_join_to_what_was_cut(bits in 8u32..=24, value in -(MOST as i64)..=MOST as i64, size in 0u32..54) {

@@ -99,5 +99,7 @@ pub enum Phase {
     Opening {
         /// Chunks of the sum.
         chunks: u32,
+        /// Chunks sealed: fewer if the round closed before.
+        sealed: u32,
     },
 }

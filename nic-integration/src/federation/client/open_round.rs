@@ -84,18 +84,23 @@ impl OpenRound {
         Ok(())
     }
 
-    /// Returns how far it is, with the bytes that are sealed.
-    pub(super) fn phase(&self, sealed_bytes: usize) -> Phase {
+    /// Returns the chunks that are sealed, of so many bytes.
+    fn sealed(&self, bytes: usize) -> u32 {
         let (chunks, each) = (self.chunks.count(), self.chunks.geometry().chunk_bytes());
         // Only the last chunk may be shorter, and is sealed whole.
-        let sealed = sealed_bytes.div_ceil(each).min(chunks as usize) as u32;
+        bytes.div_ceil(each).min(chunks as usize) as u32
+    }
+
+    /// Returns how far it is, with the bytes that are sealed.
+    pub(super) fn phase(&self, sealed_bytes: usize) -> Phase {
+        let (chunks, sealed) = (self.chunks.count(), self.sealed(sealed_bytes));
         let contributors = self.terms.participants.len();
         Phase::Exchanging { contributors, chunks, sealed, sent: self.next, back: self.back }
     }
 
     /// Returns the phase that follows.
-    pub(super) fn opening_phase(&self) -> Phase {
-        Phase::Opening { chunks: self.chunks.count() }
+    pub(super) fn opening_phase(&self, sealed_bytes: usize) -> Phase {
+        Phase::Opening { chunks: self.chunks.count(), sealed: self.sealed(sealed_bytes) }
     }
 
     /// Returns the stream of all sums, where they landed; empty if none did.

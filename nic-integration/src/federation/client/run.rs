@@ -215,7 +215,8 @@ impl<'a> Run<'a> {
 
     /// Returns the phase after the last sum.
     pub(super) fn opening_phase(&self) -> Option<Phase> {
-        self.open.as_ref().map(OpenRound::opening_phase)
+        let sealed = self.sealing.stream().len();
+        self.open.as_ref().map(|open| open.opening_phase(sealed))
     }
 
     /// Asks again: the aggregator has not answered for the give-up span, and may not have started
