@@ -553,6 +553,15 @@ impl Job {
         self.check_bounds(agreement)?;
         // Whatever weights others have: what they announce is joined.
         agreement.check_exact(self.limits.max_weight)?;
+        // All clients send what the largest range takes, so nobody proposes more than a type holds.
+        for (i, (spec, &range)) in agreement.specs().iter().zip(agreement.ranges()).enumerate() {
+            let is_exact = agreement.precisions()[i] == Precision::Exact;
+            if is_exact && self.settled_range(i).is_none() && range > largest_exact(spec.dtype, 1) {
+                let (name, dtype) = (&spec.name, spec.dtype.name());
+                let why = format!("tensor {name:?} has range {range}, which {dtype} does not hold");
+                return Err(Error::BeyondJob { why });
+            }
+        }
         let Some(norm) = agreement.clip_norm() else { return Ok(()) };
         let why = format!("a norm of {norm} to clip to, which no client announces");
         Err(Error::BeyondJob { why })
@@ -614,24 +623,21 @@ fn largest_exact(dtype: Dtype, max_weight: u32) -> f64 {
     greatest.max(-least).min((MOST / u64::from(max_weight)) as f64)
 }
 
-/// Refuses a range of rounded values above `most`, and one of exact integers above what their type holds.
+/// Refuses a range of rounded values above `most`: those of exact integers coarsen nothing.
 fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
-    let each = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
-    for ((TensorSpec { name, dtype, .. }, &range), precision) in each {
-        let why = match precision {
-            Precision::Exact if range > largest_exact(*dtype, 1) => {
-                format!("tensor {name:?} has range {range}, which {} does not hold", dtype.name())
-            }
-            Precision::Key | Precision::Bits(_) if range > most => format!(
+    let tensors = agreement.specs().iter().zip(agreement.ranges()).zip(agreement.precisions());
+    let mut rounded = tensors.filter(|&(_, &precision)| precision != Precision::Exact);
+    match rounded.find(|&((_, &range), _)| range > most) {
+        None => Ok(()),
+        Some(((TensorSpec { name, .. }, range), _)) => {
+            let why = format!(
                 "tensor {name:?} has range {range}, the job admits {most} at most: measure it from values clipped to \
                  that (`ranges --policy fixed:{most}`; without a ranges file --clip {most} does), or make a job with a \
                  larger --max-range"
-            ),
-            _ => continue,
-        };
-        return Err(Error::BeyondJob { why });
+            );
+            Err(Error::BeyondJob { why })
+        }
     }
-    Ok(())
 }
 
 /// The terms of one round, which the job admits: all that its contributions have in common.

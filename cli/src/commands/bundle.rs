@@ -49,14 +49,12 @@ pub(crate) fn run(args: &args::Bundle) -> Result<(), Failure> {
     let number = if is_own { "" } else { " --client 0" };
     let lines = [
         format!("{out}/{AGGREGATOR}  for the aggregator, which there runs"),
-        "  ciphergram serve --key public.json --listen 0.0.0.0:7700".into(),
+        "  ciphergram serve --key public.json --listen HOST:PORT".into(),
         format!(
             "{out}/client-0 to {out}/client-{}  one for each client, which there runs, the first:",
             clients - 1
         ),
-        format!(
-            "  ciphergram join --key {name}{number} --server AGGREGATOR:7700 --in FILE --out FILE"
-        ),
+        format!("  ciphergram join --key {name}{number} --server HOST:PORT --in FILE --out FILE"),
         "Each has secrets of its own: hand it to its owner alone, and remove it here.".into(),
     ];
     let server = server.id().to_string();
