@@ -91,15 +91,15 @@ pub(crate) fn set_last_line(line: impl Into<String>) {
     at_signal().last_line = line.into();
 }
 
-/// Kills a child of this process, which nobody has waited for yet.
-pub(crate) fn kill(child: u32) {
+/// Ends the processes of the group that a child of this process leads, which nobody has waited for yet.
+pub(crate) fn end_group(leader: u32) {
     #[cfg(unix)]
-    if let Some(child) = rustix::process::Pid::from_raw(child as i32) {
-        // Fails only for one that has ended, which is what is wanted.
-        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    if let Some(leader) = rustix::process::Pid::from_raw(leader as i32) {
+        // Fails only if all have ended.
+        let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::TERM);
     }
     #[cfg(not(unix))]
-    let _ = child;
+    let _ = leader;
 }
 
 /// Has `handler` called at each signal, on the thread that waits for them. It returns whether the command goes on or

@@ -111,3 +111,27 @@ fn a_federation_runs_from_its_bundles() {
         }
     }
 }
+
+/// What makes the update does not go on when whoever waits for it is stopped.
+#[test]
+fn a_command_before_a_round_ends_with_join() {
+    let place = Place::with_key("ckks-sum", 3);
+    let words =
+        "join --key keys/secret.json --client 0 --server 127.0.0.1:9 --in g --out o --before";
+    place.write("train.sh", "mkfifo f; echo $$ > made; cat f; touch late");
+    let join = place.start(&format!("{words} sh${{IFS}}train.sh"));
+    let late = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !place.path("made").exists() || place.read("made").is_empty() {
+        assert!(std::time::Instant::now() < late, "the command does not begin");
+        std::thread::yield_now();
+    }
+    join.signal("TERM");
+    assert_eq!(join.finish().code, Some(143));
+    let leader = String::from_utf8(place.read("made")).unwrap();
+    let is_there = std::path::PathBuf::from(format!("/proc/{}/cwd", leader.trim()));
+    while is_there.exists() {
+        assert!(std::time::Instant::now() < late, "the command goes on");
+        std::thread::yield_now();
+    }
+    assert!(!place.path("late").exists());
+}

@@ -75,10 +75,13 @@ fn run_before(command: &str) -> Result<(), Failure> {
     let failed = |why: String| Failure::Work(format!("--before {command}: {why}"));
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(io::stderr());
+    // What it starts ends with it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut shell, 0);
     let (mut child, _at_stop) = signals::at_stop(|| {
         let child = shell.spawn().map_err(|e| failed(e.to_string()))?;
         let id = child.id();
-        Ok::<_, Failure>((child, move || signals::kill(id)))
+        Ok::<_, Failure>((child, move || signals::end_group(id)))
     })?;
     let status = child.wait().map_err(|e| failed(e.to_string()))?;
     if status.success() { Ok(()) } else { Err(failed(status.to_string())) }

@@ -35,6 +35,17 @@ struct Process {
     at_stop: Option<AtStop>,
 }
 
+/// Kills a child of this process, which nobody has waited for yet.
+fn kill(child: u32) {
+    #[cfg(unix)]
+    if let Some(child) = rustix::process::Pid::from_raw(child as i32) {
+        // Fails only for one that has ended, which is what is wanted.
+        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
+    #[cfg(not(unix))]
+    let _ = child;
+}
+
 impl Process {
     fn start(name: String, arguments: &[String], threads: Option<usize>) -> Result<Self, Failure> {
         let failed = |why: String| Failure::Work(format!("cannot start {name}: {why}"));
@@ -47,7 +58,7 @@ impl Process {
         let (mut child, at_stop) = signals::at_stop(|| {
             let child = command.spawn().map_err(|e| failed(e.to_string()))?;
             let id = child.id();
-            Ok::<_, Failure>((child, move || signals::kill(id)))
+            Ok::<_, Failure>((child, move || kill(id)))
         })?;
         let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
         Ok(Self { name, child, lines: BufReader::new(stdout).lines(), at_stop: Some(at_stop) })
