@@ -42,8 +42,9 @@ impl LocalNodes {
         }
     }
 
-    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback alone,
-    /// where the processes of one machine may share them, unless they are of [one machine](Self::are_of_one_machine).
+    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback, where the
+    /// processes of one machine may share them, and elsewhere if they are the aggregator's or one client's and the list
+    /// beside them says which client each node is.
     ///
     /// # Errors
     ///
