@@ -67,7 +67,7 @@ impl<'a> KeyRef<'a> {
     /// Returns what this client says of a round that it opened to the sum of this digest.
     ///
     /// # Errors
-    /// As [`tag_key`](Self::tag_key).
+    /// The key has no sum key, or admits no such client.
     pub fn opened_round(self, round: u64, digest: &[u8; 32]) -> Result<OpenedRound, Error> {
         Ok(self.tag_key()?.name_sum(round, digest))
     }
