@@ -171,6 +171,9 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     let terms = joined.terms;
     assert_eq!(terms.check(key.as_client(1), &own, &job), Ok(()));
     assert_eq!(terms.check(key.as_client(1), &own, &job), Ok(()), "as often as it is asked");
+    let small = |range| announce(&job, 5, agreement(&two(), range, 10));
+    assert_eq!(terms.coarsest(&small(0.0009765625)), Some(("b", 1024.0)));
+    assert_eq!((terms.coarsest(&small(0.001)), terms.coarsest(&small(0.0))), (None, None));
     let refused = |terms: &RoundTerms, why: &str| {
         let error = terms.check(key.as_client(1), &own, &job).unwrap_err().to_string();
         assert!(error.contains(why), "{error}, not {why}");

@@ -15,7 +15,7 @@ use super::frame::{self, Header, Kind};
 use crate::{
     Agreement, Error, KeyRef, PublicKey, Update,
     bytes::Reader,
-    codec::{OpenedRound, Policy, round_up_to_power_of_two},
+    codec::{OpenedRound, Policy, Precision, round_up_to_power_of_two},
     contributors::{Contributor, Distinct},
     error::FrameError,
     ids::{JobId, Seed},
@@ -25,6 +25,8 @@ use crate::{
 
 /// The most that a client's lowest round may be above that of all others.
 const MAX_ROUNDS_AHEAD: u64 = 64;
+/// The factor from which on ranges that others proposed are worth a word: ten bits of sixteen, say.
+const COARSE: f64 = 1024.0;
 /// The most that a round may be above a client's lowest: nobody's lie takes all numbers that there are.
 const MAX_ROUNDS_SKIPPED: u64 = 1 << 32;
 
@@ -378,6 +380,20 @@ impl RoundTerms {
             return bad("they name a sum that no client opened");
         }
         own.agreement.check_opened(last)
+    }
+
+    /// Returns the tensor that other clients coarsen most, and by what factor its range is above the one that this client
+    /// proposed, if by so much that most of its digits may be lost: whoever proposed that may have lied.
+    #[must_use]
+    pub fn coarsest(&self, own: &Announcement) -> Option<(&str, f64)> {
+        let each = self.agreement.specs().iter().zip(self.agreement.precisions());
+        let ranges = self.agreement.ranges().iter().zip(own.agreement.ranges());
+        let factors = each.zip(ranges).filter_map(|((spec, precision), (agreed, own))| {
+            let is_rounded = *precision != Precision::Exact && *own > 0.0;
+            is_rounded.then(|| (spec.name.as_str(), agreed / own))
+        });
+        let most = factors.max_by(|(_, a), (_, b)| a.total_cmp(b));
+        most.filter(|(_, factor)| *factor >= COARSE)
     }
 
     /// Returns the frame.

@@ -278,6 +278,14 @@ impl<'a> Run<'a> {
             return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
         }
         terms.check(key, own, job)?;
+        if let Some((name, factor)) = terms.coarsest(own)
+            && !self.is_sealed
+        {
+            warn!(
+                "tensor {name:?} is rounded {factor} times as coarsely as by this client's own range: another client \
+                 proposed a larger one, which `job --max-range` bounds"
+            );
+        }
         if !self.is_sealed
             && let Some(ledger) = ledger
         {
