@@ -382,7 +382,8 @@ impl RoundTerms {
         own.agreement.check_opened(last)
     }
 
-    /// Returns the tensor that other clients coarsen most, and by what factor its range is above the one that this client
+    /// Returns the tensor that other clients coarsen most, and by what factor its range is above the one that this
+    /// client
     /// proposed, if by so much that most of its digits may be lost: whoever proposed that may have lied.
     #[must_use]
     pub fn coarsest(&self, own: &Announcement) -> Option<(&str, f64)> {
