@@ -383,8 +383,7 @@ impl RoundTerms {
     }
 
     /// Returns the tensor that other clients coarsen most, and by what factor its range is above the one that this
-    /// client
-    /// proposed, if by so much that most of its digits may be lost: whoever proposed that may have lied.
+    /// client proposed, if by so much that most of its digits may be lost: whoever proposed that may have lied.
     #[must_use]
     pub fn coarsest(&self, own: &Announcement) -> Option<(&str, f64)> {
         let each = self.agreement.specs().iter().zip(self.agreement.precisions());
