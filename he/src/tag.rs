@@ -79,8 +79,7 @@ impl SumKey {
 
 impl TagKey {
     /// Names a sum that was opened of a round by its digest, to those who tag under the same key. Others must not be
-    /// able
-    /// to: the digest covers ranges that clients alone may know, and are few enough to be tried.
+    /// able to: the digest covers ranges that clients alone may know, and are few enough to be tried.
     pub(crate) fn name_sum(&self, round: u64, digest: &[u8; 32]) -> OpenedRound {
         let material = [&b"ciphergram 2026 opened sum"[..], digest].concat();
         let name = blake3::keyed_hash(&self.coefficients, &material);

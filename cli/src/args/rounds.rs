@@ -102,8 +102,7 @@ pub(crate) struct Join {
     /// Rounds to take part in, one after the other
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Shell command to run before each round, which makes the file to contribute; what it prints goes to standard
-    /// error
+    /// Shell command to run before each round, which makes the file to contribute; it prints to standard error
     #[arg(long, value_name = "COMMAND")]
     pub(crate) before: Option<String>,
     #[command(flatten)]
