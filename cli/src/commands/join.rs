@@ -340,11 +340,11 @@ impl Told<'_> {
                 self.tell(Step::Joined, &joined, &waits);
                 let opened =
                     json!({"event": "opened", "contributors": contributors, "chunks": chunks});
-                let clients = counted(contributors, "client");
+                let (clients, parts) = (counted(contributors, "client"), counted(chunks, "chunk"));
                 self.tell(
                     Step::Opened,
                     &opened,
-                    &format!("a round of {clients} opened: sealing {chunks} chunks"),
+                    &format!("a round of {clients} opened: sealing {parts}"),
                 );
                 self.sealed(sealed, chunks);
                 progress.say(format!(
