@@ -87,13 +87,7 @@ fn a_full_disk_is_named_and_costs_nothing() {
              exit $code"
         )
     };
-    let run = |words: &str, size: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["-rm", "bash", "-c", &line(words, size)]).current_dir(place.path("."));
-        command.env("C", env!("CARGO_BIN_EXE_ciphergram")).env("CIPHERGRAM_GPU", "none");
-        let ran = command.output().unwrap();
-        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
-    };
+    let run = |words: &str, size: &str| among_own_mounts(&place, &line(words, size));
     if run("identity --out me", "1m").0 != Some(0) {
         eprintln!("skipped: no user namespaces here");
         return;
@@ -114,6 +108,15 @@ fn a_full_disk_is_named_and_costs_nothing() {
     assert!(!place.path("keys/secret.json.ledger").exists());
 }
 
+/// Runs a shell line that may mount what it likes, in which the command is `$C`; its exit code and standard error.
+fn among_own_mounts(place: &Place, line: &str) -> (Option<i32>, String) {
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "bash", "-c", line]).current_dir(place.path("."));
+    command.env("C", env!("CARGO_BIN_EXE_ciphergram")).env("CIPHERGRAM_GPU", "none");
+    let ran = command.output().unwrap();
+    (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+}
+
 /// A Kubernetes Secret is such a mount.
 #[test]
 fn a_key_that_cannot_be_written_beside_has_its_ledger_elsewhere() {
@@ -124,11 +127,7 @@ fn a_key_that_cannot_be_written_beside_has_its_ledger_elsewhere() {
         let line = format!(
             "mount --bind keys keys && mount -o remount,bind,ro keys && {variable} $C {words}"
         );
-        let mut command = Command::new("unshare");
-        command.args(["-rm", "bash", "-c", &line]).current_dir(place.path("."));
-        command.env("C", env!("CARGO_BIN_EXE_ciphergram")).env("CIPHERGRAM_GPU", "none");
-        let ran = command.output().unwrap();
-        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+        among_own_mounts(&place, &line)
     };
     if run("", "identity --out me").0 != Some(0) {
         eprintln!("skipped: no user namespaces here");
