@@ -372,7 +372,10 @@ fn a_client_whom_nobody_answers_gives_up() {
     let silent = format!("no answer from {address} in 2 s: nothing listens there, ");
     assert!(reported.contains(&silent), "{reported}");
     assert!(reported.contains("is not that of keys/server.node"), "{reported}");
-    let told = format!("warning: no answer from {address} yet: waiting up to 2 s for it");
+    let told = format!(
+        "warning: no answer from {address} yet: waiting up to 2 s for it (a server whose node key is not that of \
+         keys/server.node stays silent)"
+    );
     assert!(ran.stderr.lines().any(|line| line == told), "{ran:?}");
     let lasted = begin.elapsed();
     assert!(lasted > Duration::from_secs(2) && lasted < Duration::from_secs(8), "{lasted:?}");

@@ -81,7 +81,11 @@ impl<'a> Server<'a> {
             if !told && waits && start.elapsed() >= TOLD_AFTER.min(wait / 2) {
                 told = true;
                 let (server, seconds) = (&self.args.server, wait.as_secs_f64());
-                warn(&format!("no answer from {server} yet: waiting up to {seconds} s for it"));
+                warn(&format!(
+                    "no answer from {server} yet: waiting up to {seconds} s for it (a server whose node key is not \
+                     that of {} stays silent)",
+                    self.keys.server_source
+                ));
             }
             ControlFlow::Continue(())
         };
