@@ -264,10 +264,10 @@ def start_up(settings: Settings) -> list[Result]:
 
 
 def wheel(_settings: Settings) -> list[Result]:
-    """The size of the wheel that was built last."""
-    found = sorted((TARGET / "wheels").glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    """The size of the wheel of a release."""
+    found = list((TARGET / "dist" / "python").glob("*.whl"))
     if not found:
-        raise Skipped("no wheel is built: cargo xtask test --only wheel")
+        raise Skipped("no wheel is built: cargo xtask dist --python")
     size = found[-1].stat().st_size / 1e6
     return [at_most("wheel", f"{size:.1f} MB", "-", size, 10, " MB")]
 

@@ -1,13 +1,12 @@
 //! The stage that runs the tests of the GPU engine on Vulkan drivers that are programs: they need no GPU, and
 //! every machine runs the same kernels.
 
-use std::path::{Path, PathBuf};
-
-use crate::{
-    command::target,
-    outcome::Outcome,
-    programs::{self, Program, Run, Share},
+use std::{
+    path::{Path, PathBuf},
+    thread,
 };
+
+use crate::{command::target, outcome::Outcome, suite};
 
 /// The variable by which the engine chooses its adapter; see `GpuEngine`.
 pub(crate) const CHOICE: &str = "CIPHERGRAM_GPU";
@@ -18,8 +17,8 @@ struct Driver {
     adapter: &'static str,
     /// Its manifest, where the system does not know it.
     manifest: Option<PathBuf>,
-    /// Programs of tests, and their arguments.
-    tests: Vec<(&'static str, &'static str)>,
+    /// Programs of tests, as cargo's options, and words for them.
+    tests: &'static str,
     /// How to get it.
     advice: &'static str,
 }
@@ -27,12 +26,11 @@ struct Driver {
 /// Returns Chromium's, which has no 64-bit integers and takes longest; and Mesa's, which has them, so both
 /// preludes run there.
 fn drivers(long: bool) -> [Driver; 2] {
-    // Twins on the host and the text of kernels need no adapter, and are among the tests.
-    let library = "gpu:: --skip ::host:: --skip every_permutation";
     let mesa = Driver {
         adapter: "llvmpipe",
         manifest: None,
-        tests: vec![("gpu_commands", ""), ("gpu", ""), ("ciphergram_accel", library)],
+        // Twins on the host and the text of kernels need no adapter, and are among the usual tests.
+        tests: "--lib --test accel --test cli -- gpu:: --skip ::host:: --skip every_permutation",
         advice: "on Debian, as root: apt-get install --yes --no-install-recommends \
                  mesa-vulkan-drivers libvulkan1",
     };
@@ -40,7 +38,11 @@ fn drivers(long: bool) -> [Driver; 2] {
         adapter: "SwiftShader",
         manifest: Some(swiftshader()),
         // How dispatches are cut and batches shared out is no matter of the driver, and takes this one long.
-        tests: vec![("gpu", if long { "" } else { "--skip long:: --skip auto::" })],
+        tests: if long {
+            "--test accel -- gpu::"
+        } else {
+            "--test accel -- gpu:: --skip long:: --skip auto::"
+        },
         advice: "on Debian, as root, `cargo xtask test --only install` unpacks it",
     };
     [swiftshader, mesa]
@@ -54,11 +56,16 @@ pub(crate) fn swiftshader() -> PathBuf {
 /// Runs the tests on all drivers at once, and prints which adapters ran.
 pub(crate) fn run(long: bool) -> Outcome {
     let (present, absent): (Vec<_>, Vec<_>) = drivers(long).into_iter().partition(Driver::may_run);
-    let runs = programs::build().and_then(|programs| {
-        let runs = present.iter().map(|driver| driver.runs(&programs));
-        Ok(runs.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    let outputs = suite::build().and_then(|()| {
+        thread::scope(|scope| {
+            let runs = present.iter().map(|driver| scope.spawn(|| driver.run()));
+            let runs: Vec<_> = runs.collect();
+            let ended =
+                |run: thread::ScopedJoinHandle<'_, _>| run.join().map_err(|_| "it panicked");
+            runs.into_iter().map(|run| ended(run)?).collect::<Result<Vec<_>, String>>()
+        })
     });
-    let outputs = match runs.and_then(|runs| programs::run_all(runs, Share::Computing)) {
+    let outputs = match outputs {
         Ok(outputs) => outputs,
         Err(why) => return Outcome::Failed(why),
     };
@@ -87,28 +94,21 @@ impl Driver {
         format!("there is no {}; {}", self.adapter, self.advice)
     }
 
-    fn runs(&self, all: &[Program]) -> Result<Vec<Run>, String> {
-        let named = programs::named(all, self.tests.iter().map(|(name, _)| *name))?;
-        let runs = named.iter().zip(&self.tests).map(|(program, (_, words))| {
-            self.choosing(program.run(&format!("{words} --nocapture")))
-        });
-        Ok(runs.collect())
+    /// Runs its tests, one process for each program: to open a device and make its pipelines takes longest.
+    fn run(&self) -> Result<String, String> {
+        let mut command = suite::harness(&format!("{} --nocapture", self.tests));
+        // The passes of llvmpipe's compiler cost more time than they save.
+        command.env(CHOICE, self.adapter).env("GALLIVM_PERF", "nopt");
+        if let Some(manifest) = &self.manifest {
+            command.env("VK_DRIVER_FILES", manifest);
+        }
+        suite::captured(&mut command)
     }
 
     /// Returns those of its adapters that tests say they ran on.
     fn adapters<'s>(&self, outputs: &'s [String]) -> Vec<&'s str> {
         let lines = outputs.iter().flat_map(|output| output.lines());
         lines.filter_map(|line| adapter(line, self.adapter)).collect()
-    }
-
-    fn choosing(&self, mut run: Run) -> Run {
-        // The passes of llvmpipe's compiler cost more time than they save.
-        run.command.env(CHOICE, self.adapter).env("GALLIVM_PERF", "nopt");
-        if let Some(manifest) = &self.manifest {
-            run.command.env("VK_DRIVER_FILES", manifest);
-        }
-        run.name += &format!(" on {}", self.adapter);
-        run
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod registers;
 
+use std::{path::Path, process::Command};
+
 use crate::{
-    command::{cargo, program, root, run as run_seen, target},
+    command::{cargo, output, program, root, run as run_seen, target},
     outcome::Outcome,
-    programs::{self, Share},
+    suite,
     venv::Environment,
 };
 
@@ -13,7 +15,8 @@ use crate::{
 const MODELS: &str = "hdl";
 /// The variable that names a card; see `FpgaEngine`.
 const CARD: &str = "CIPHERGRAM_FPGA";
-const LISTS: [&str; 1] = ["hdl/requirements.txt"];
+const ENVIRONMENT: Environment =
+    Environment { name: "venv-hdl", lists: &["hdl/requirements.txt"], oldest: 11 };
 
 /// Writes what follows from `hdl/registers.toml`.
 ///
@@ -24,18 +27,22 @@ pub(crate) fn write_registers() -> Result<(), String> {
     registers::write()
 }
 
+/// Builds the models and runs the benches unseen, beside what else is built: the stage finds them done, and says what
+/// fails.
+pub(crate) fn prepare() {
+    if let Ok(interpreter) = ENVIRONMENT.interpreter() {
+        let _ = output(&mut bench(&interpreter, &[]));
+    }
+}
+
 /// Tries the hardware and the engine on it: what a change needs, or, the long way, all of it.
 pub(crate) fn run(long: bool) -> Outcome {
     if let Err(difference) = registers::check() {
         return Outcome::Failed(difference);
     }
-    match (Environment { name: "venv-hdl", lists: &LISTS, oldest: 11 }).interpreter() {
+    match ENVIRONMENT.interpreter() {
         Ok(interpreter) => {
-            let bench = |words: &[&str]| {
-                let mut command = program(&interpreter);
-                command.arg("-B").arg(root().join("hdl/run.py")).args(words);
-                run_seen(command.env("CIPHERGRAM_HDL", target().join(MODELS)))
-            };
+            let bench = |words: &[&str]| run_seen(&mut bench(&interpreter, words));
             let tried = if long {
                 let measured =
                     bench(&["card"]).and_then(|()| engine(true)).and_then(|()| measure());
@@ -52,6 +59,14 @@ pub(crate) fn run(long: bool) -> Outcome {
     }
 }
 
+/// Returns a run of the steps of `hdl/run.py` that are named, or of those that a change needs.
+fn bench(interpreter: &Path, steps: &[&str]) -> Command {
+    let mut command = program(interpreter);
+    command.arg("-B").arg(root().join("hdl/run.py")).args(steps);
+    command.env("CIPHERGRAM_HDL", target().join(MODELS));
+    command
+}
+
 /// Measures Paillier's operations on the simulated card and on a core: the step `targets` reads the report.
 fn measure() -> Result<(), String> {
     let mut command = cargo(
@@ -61,28 +76,17 @@ fn measure() -> Result<(), String> {
     run_seen(command.env(CARD, target().join(MODELS).join("card")))
 }
 
-/// Runs the tests of the engine over the simulated card. Powers take minutes there.
+/// Runs the tests of the engine over the simulated card, in one process. Powers take minutes there.
 fn engine(long: bool) -> Result<(), String> {
-    let programs = programs::build()?;
-    let words = if long { "" } else { "--skip powers" };
-    let words = format!("fpga::twins::on_card a_card_that_is_there --nocapture {words}");
-    let runs = programs::named(&programs, ["ciphergram_accel"])?.into_iter().map(|library| {
-        let mut run = library.run(&words);
-        run.command.env(CARD, target().join(MODELS).join("card"));
-        run.name += " on the simulated card";
-        run
-    });
-    let outputs = programs::run_all(runs.collect(), Share::Computing)?;
+    let skipped = if long { "" } else { "--skip powers" };
+    let words = format!("--lib -- fpga::twins::on_card a_card_that_is_there --nocapture {skipped}");
+    let mut command = suite::harness(&words);
+    let output = suite::captured(command.env(CARD, target().join(MODELS).join("card")))?;
     // Tests without a card pass.
-    match outputs
-        .iter()
-        .flat_map(|output| output.lines())
+    let (_, card) = output
+        .lines()
         .find_map(|line| line.split_once("on the program"))
-    {
-        Some((_, card)) => {
-            println!("ran on the program{card}");
-            Ok(())
-        }
-        None => Err("no test found the simulated card".into()),
-    }
+        .ok_or("no test found the simulated card")?;
+    println!("ran on the program{card}");
+    Ok(())
 }

@@ -1,9 +1,10 @@
-//! The stage that installs system packages: only as root on Debian, and only what is missing.
+//! The stage that installs what other stages start and is missing: cargo-nextest, by cargo, and system packages,
+//! only as root on Debian.
 
 use std::{fs, io, path::Path};
 
 use crate::{
-    command::{output, program, run as run_seen, target},
+    command::{cargo, output, program, run as run_seen, target},
     gpu::swiftshader,
     outcome::Outcome,
 };
@@ -35,8 +36,13 @@ const FINDS_PYTHON: &str = "PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q lib
 const FINDS_VULKAN: &str = "ls /usr/share/vulkan/icd.d/lvp_icd.*.json && \
                             PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libvulkan.so.1";
 
-/// Installs missing packages, or prints how to.
+/// Installs what is missing, or prints how to.
 pub(crate) fn run() -> Outcome {
+    if output(&mut cargo("nextest --version")).is_err()
+        && let Err(why) = run_seen(&mut cargo("install --locked cargo-nextest"))
+    {
+        return Outcome::Failed(why);
+    }
     let missing = missing_packages(NEEDS);
     let driver = (!swiftshader().is_file()).then_some(CHROMIUM);
     if missing.is_empty() && driver.is_none() {

@@ -3,10 +3,10 @@
 //! One list of stages is what a person runs before sending a change and what continuous
 //! integration runs after it:
 //!
-//! - [`stages`]: the stages, in order, and those that are a single cargo command or programs of tests;
+//! - [`stages`]: the stages, in order, and those that are a single command;
 //! - [`install`], [`hygiene`], [`gpu`], [`hdl`], [`python`], [`wheel`]: the stages that are more than that;
 //! - [`venv`]: environments of Python for them;
-//! - [`programs`]: building programs of tests, and running several at once;
+//! - [`suite`]: building the workspace, linted on the way, and running its tests;
 //! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
 //! - [`timing`], [`simulate`], [`kit`], [`dist`]: no stages, but requests of their own: whether time, jumps or
 //!   addresses depend on secrets, simulated worlds, a kit for a machine with a GPU, and an archive to install
@@ -23,11 +23,11 @@ mod hygiene;
 mod install;
 mod kit;
 mod outcome;
-mod programs;
 mod python;
 mod report;
 mod simulate;
 mod stages;
+mod suite;
 mod timing;
 mod venv;
 mod wheel;
@@ -193,8 +193,8 @@ mod tests {
         let all: Vec<_> = usual.map(|stage| stage.name).collect();
         assert_eq!(chosen(&["test"]), (all.clone(), false));
         assert_eq!(chosen(&["test", "--long"]), (all, true));
-        assert_eq!(chosen(&["test", "--only", "clippy"]), (vec!["clippy"], false));
-        assert_eq!(chosen(&["test", "--only", "clippy", "--long"]), (vec!["clippy"], true));
+        assert_eq!(chosen(&["test", "--only", "tests"]), (vec!["tests"], false));
+        assert_eq!(chosen(&["test", "--only", "tests", "--long"]), (vec!["tests"], true));
         assert_eq!(chosen(&["test", "--flower"]), (vec!["flower"], false));
         assert_eq!(chosen(&["test", "--only", "flower"]), (vec!["flower"], false));
         assert!(!chosen(&["test"]).0.contains(&"flower"));
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(parse(&["test", "--only", "tea"]), Err("no stage \"tea\"".to_owned()));
         assert_eq!(parse(&["test", "--only"]), Err("cannot read \"test --only\"".to_owned()));
         // Only separate stages have flags of their own.
-        assert_eq!(parse(&["test", "--clippy"]), Err("cannot read \"test --clippy\"".to_owned()));
+        assert_eq!(parse(&["test", "--tests"]), Err("cannot read \"test --tests\"".to_owned()));
         assert_eq!(parse(&["brew"]), Err("cannot read \"brew\"".to_owned()));
         let words = ["timing", "--brew", "tea"];
         assert_eq!(parse(&words), Err("no option \"--brew\"".to_owned()));

@@ -1,6 +1,6 @@
 //! The stage that holds the binary beside independent Python implementations.
 //!
-//! Every script of `cli/tests/peers/` is one check: it gets the binary's path, and exits non-zero
+//! Every script of `tests/cli/peers/` is one check: it gets the binary's path, and exits non-zero
 //! if something differs. Packages are pinned in `requirements.txt` beside the scripts.
 
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use crate::{
     command::{program, root, run as run_seen, target},
     outcome::Outcome,
-    programs,
+    suite,
     venv::Environment,
 };
 
 /// Where the scripts stand, from the root.
-const SCRIPTS: &str = "cli/tests/peers";
+const SCRIPTS: &str = "tests/cli/peers";
 
 /// Runs every script, in order of their names.
 pub(crate) fn run() -> Outcome {
-    let lists = ["cli/tests/peers/requirements.txt"];
+    let lists = ["tests/cli/peers/requirements.txt"];
     match (Environment { name: "venv", lists: &lists, oldest: 9 }).interpreter() {
         Ok(interpreter) => run_scripts(&interpreter).into(),
         Err(reason) => {
@@ -28,8 +28,7 @@ pub(crate) fn run() -> Outcome {
 }
 
 fn run_scripts(interpreter: &Path) -> Result<(), String> {
-    // With the tests, so that no second set of features is built.
-    programs::build()?;
+    suite::build()?;
     let binary =
         target().join("release").join(format!("ciphergram{}", std::env::consts::EXE_SUFFIX));
     for script in scripts()? {

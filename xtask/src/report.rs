@@ -1,9 +1,14 @@
 //! Stages one after another, and a table of how each ended.
 
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use crate::{
+    command::target,
     outcome::Outcome,
     stages::{ALL, Stage},
 };
@@ -17,6 +22,16 @@ struct Entry {
 
 /// Runs `stages`, the `long` way or not, up to the first failure, then prints a table of all of them.
 pub(crate) fn run(stages: &[&Stage], long: bool) -> ExitCode {
+    match alone() {
+        Ok(_lock) => run_each(stages, long),
+        Err(error) => {
+            eprintln!("error: {}: {error}", target().display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_each(stages: &[&Stage], long: bool) -> ExitCode {
     let mut entries: Vec<Entry> = Vec::new();
     for stage in stages {
         let entry = time(stage, long);
@@ -34,6 +49,21 @@ pub(crate) fn run(stages: &[&Stage], long: bool) -> ExitCode {
     }
     let failed = entries.iter().any(|entry| matches!(entry.outcome, Outcome::Failed(_)));
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Waits until no other run uses this target folder, whose environments and models would be changed under it.
+fn alone() -> io::Result<File> {
+    fs::create_dir_all(target())?;
+    let lock = File::create(target().join("xtask.lock"))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            println!("waiting for another run in this target folder");
+            lock.lock()?;
+        }
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    Ok(lock)
 }
 
 fn time(stage: &Stage, long: bool) -> Entry {
@@ -84,8 +114,8 @@ mod tests {
         let skip = stage(|_| Outcome::Skipped("no tool".to_owned()));
         let fail = stage(|_| Outcome::Failed("it broke".to_owned()));
         let never = stage(|_| panic!("ran after a failure"));
-        assert_eq!(run(&[&pass, &skip], false), ExitCode::SUCCESS);
-        assert_eq!(run(&[&skip, &fail, &never], false), ExitCode::FAILURE);
+        assert_eq!(run_each(&[&pass, &skip], false), ExitCode::SUCCESS);
+        assert_eq!(run_each(&[&skip, &fail, &never], false), ExitCode::FAILURE);
     }
 
     #[test]

@@ -1,24 +1,32 @@
-//! The request that plays simulated worlds: the tests `simulate` of `nic-integration` and `liars_worlds` of `he`,
-//! with arguments. Stages of `cargo xtask test` play the same seeds every time; this plays as many as one likes.
+//! The request that plays simulated worlds: the tests `sim` of `nic` and `worlds` of `he`. Stages of `cargo xtask test`
+//! play the same seeds every time; this plays as many as one likes.
 
 use std::process::ExitCode;
 
-use crate::command::{cargo, run as run_seen};
+use crate::{command::run as run_seen, suite};
 
-/// Options that its arguments may begin with, each before a value that the test itself checks.
+/// The options that it takes, and the variables by which the tests learn of them.
 pub(crate) const OPTIONS: [&str; 2] = ["--worlds", "--seed"];
+const VARIABLES: [&str; 2] = ["CIPHERGRAM_WORLDS", "CIPHERGRAM_SEED"];
 
-/// Worlds of a lying aggregator, unless another number is asked for.
-const LIARS_WORLDS: &str = "20000";
+/// Worlds of each kind, unless another number or one seed is asked for.
+const WORLDS: &str = "20000";
 
-/// Builds and runs both with `words` as their arguments.
+/// Builds and runs both with the values of options, `words` being each option before its value.
 pub(crate) fn run(words: &[String]) -> ExitCode {
-    let mut rounds = cargo("test --release --package ciphergram-nic --test simulate --");
-    let mut liars = cargo("test --release --package ciphergram-he --test liars_worlds --");
-    if !words.iter().any(|word| word == OPTIONS[0]) {
-        liars.args([OPTIONS[0], LIARS_WORLDS]);
-    }
-    let played = run_seen(rounds.args(words)).and_then(|()| run_seen(liars.args(words)));
+    let play = |test: &str| {
+        let mut command = suite::harness(&format!("--test {test} --nocapture"));
+        command.env(VARIABLES[0], WORLDS);
+        for pair in words.chunks_exact(2) {
+            for (option, variable) in OPTIONS.iter().zip(VARIABLES) {
+                if pair[0] == *option {
+                    command.env(variable, &pair[1]);
+                }
+            }
+        }
+        run_seen(&mut command)
+    };
+    let played = play("nic -- sim::").and_then(|()| play("he -- worlds::no_lie"));
     match played {
         Ok(()) => ExitCode::SUCCESS,
         Err(complaint) => {

@@ -1,11 +1,12 @@
 //! The stages of `cargo xtask test`, in order: cheap ones first, each able to run alone.
 
+use std::thread;
+
 use crate::{
-    command::{cargo, output, run},
+    command::{cargo, output, program, run, target},
     gpu, hdl, hygiene, install,
     outcome::Outcome,
-    programs::{self, Program, Run, Share},
-    python, wheel,
+    python, suite, wheel,
 };
 
 /// One thing that must hold.
@@ -43,15 +44,19 @@ impl PartialEq for Stage {
     }
 }
 
-/// All stages, those last that run only when they are asked for. Benchmarks have none of their own: clippy and tests
-/// compile them.
+/// All stages, those last that run only when they are asked for. Benchmarks have none of their own: `build` lints and
+/// compiles them.
 pub(crate) const ALL: &[Stage] = &[
-    Stage::new("install", "packages that the rest needs (Debian, as root)", |_| install::run()),
+    Stage::new(
+        "install",
+        "what the rest needs: cargo-nextest, and packages (Debian, as root)",
+        |_| install::run(),
+    ),
     Stage::new("hygiene", "no overlong file or comment, no leftovers", |_| hygiene::run()),
     Stage::new("format", "cargo fmt --check", |_| format()),
-    Stage::new("clippy", "lints of every target, warnings denied", |_| clippy()),
-    Stage::new("docs", "documentation, warnings denied", |_| docs()),
-    Stage::new("build", "every crate and its tests", |_| build()),
+    Stage::new("build", "every target, with clippy's lints, warnings denied", |_| build()),
+    Stage::new("docs", "documentation, warnings denied, and its examples", |_| docs()),
+    Stage::new("fuzz", "cargo check of the fuzz targets", |_| fuzz()),
     Stage::new("tests", "unit, property and end-to-end tests", tests),
     Stage::new("portable", "tests of arithmetic on the path that any processor has", portable),
     Stage::new(
@@ -70,7 +75,7 @@ pub(crate) const ALL: &[Stage] = &[
         "the card: lints, benches of its modules, the model that programs run",
         hdl::run,
     ),
-    Stage::new("wheel", "the Python package, built, installed and tested", |_| wheel::run()),
+    Stage::new("wheel", "the Python package over the library that was built", |_| wheel::run()),
     Stage::separate(
         "tfhe",
         "private ranges, with crate tfhe, which takes minutes to build",
@@ -91,109 +96,79 @@ fn format() -> Outcome {
     with_component("fmt", "rustfmt", "fmt --all --check")
 }
 
-fn clippy() -> Outcome {
-    let line = "clippy --release --workspace --all-targets -- -D warnings";
-    with_component("clippy", "clippy", line)
+/// The hardware is built beside: other languages, other processes.
+fn build() -> Outcome {
+    let built = thread::scope(|scope| {
+        scope.spawn(hdl::prepare);
+        suite::build()
+    });
+    match built {
+        Ok(()) if !suite::has_clippy() => {
+            Outcome::Skipped("built, but without lints: `rustup component add clippy` helps".into())
+        }
+        result => result.into(),
+    }
 }
 
 fn docs() -> Outcome {
     let mut command = cargo("doc --release --workspace --no-deps");
-    run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
+    let documented = run(command.env("RUSTDOCFLAGS", "-D warnings"));
+    documented.and_then(|()| run(&mut suite::linted("test --release --workspace --doc"))).into()
 }
 
-/// Builds all, and checks the binary with the features that it has without tests.
-fn build() -> Outcome {
-    let alone = run(&mut cargo("check --release --package ciphergram"));
-    alone.and_then(|()| programs::build()).map(drop).into()
+/// They are a workspace of their own, as cargo-fuzz has them, and are linked with a library in C++.
+fn fuzz() -> Outcome {
+    if let Err(complaint) = output(program("c++").arg("--version")) {
+        return Outcome::Skipped(complaint);
+    }
+    let mut command =
+        cargo("check --release --locked --manifest-path fuzz/Cargo.toml --target-dir");
+    run(command.arg(target())).into()
 }
 
-/// The variable that multiplies the cases of properties and the worlds that are played, and its value in
-/// long runs.
-const CASES: (&str, &str) = ("CIPHERGRAM_CASES", "8");
-
-/// Cases of properties that leave their number to proptest, in long runs: eight times its default.
-const LONG_PROPERTIES: &str = "2048";
-
-/// Runs all tests but kernels and namespaces, which have stages of their own.
+/// Runs all tests but those of devices and of namespaces, which have stages of their own.
 fn tests(long: bool) -> Outcome {
-    let examples = Run {
-        name: "examples in documentation".into(),
-        command: cargo("test --release --workspace --doc"),
-    };
-    let runs = programs::build().map(|programs| {
-        let programs = programs.iter().filter(|program| program.name != NAMESPACES);
-        std::iter::once(examples).chain(programs.map(|program| program.run(""))).collect()
-    });
-    runs.and_then(|runs| run_on_cpu(runs, long, Share::Waiting)).into()
+    suite::run("all()", None, long).into()
 }
+
+/// Tests whose results depend on the path: of `he`, and those of `accel` that do not run every path, or none, in one
+/// process. The other tests inside of `accel` are of devices and the scheduler.
+const OF_ARITHMETIC: &str = "\
+    binary_id(ciphergram-he) | binary_id(ciphergram-tests::he) \
+    | binary_id(ciphergram-accel) & test(/^(cpu|random)::/) \
+    | binary_id(ciphergram-tests::accel) \
+        - test(/^(conformance|cpu::montgomery|random::rejections|reference)::/)";
 
 /// Repeats the first path's tests where that was the portable one already.
 fn portable(long: bool) -> Outcome {
-    let runs = programs::build().and_then(|programs| {
-        programs::named(&programs, OF_NO_PATH.into_iter().chain(["ciphergram_accel"]))?;
-        let chosen = programs.iter().filter(|program| long || is_of_arithmetic(program));
-        Ok(chosen.map(|program| on_portable_path(program, long)).collect())
-    });
-    runs.and_then(|runs| run_on_cpu(runs, long, Share::Computing)).into()
+    suite::run(if long { "all()" } else { OF_ARITHMETIC }, Some("portable"), long).into()
 }
 
-/// Tests of `accel` that run every path in one program, or none.
-const OF_NO_PATH: [&str; 5] = ["bignum", "conformance", "gpu", "oracle", "rejections"];
-
-/// Returns whether results of its tests depend on the path.
-fn is_of_arithmetic(program: &Program) -> bool {
-    ["accel", "he"].contains(&program.package()) && !OF_NO_PATH.contains(&&*program.name)
-}
-
-fn on_portable_path(program: &Program, long: bool) -> Run {
-    // The other tests inside of `accel` are of the GPU engine and the scheduler.
-    let filter = if program.name == "ciphergram_accel" && !long { "cpu:: random::" } else { "" };
-    let mut run = program.run(filter);
-    run.command.env("CIPHERGRAM_CPU", "portable");
-    run
-}
-
-fn run_on_cpu(mut runs: Vec<Run>, long: bool, share: Share) -> Result<(), String> {
-    for run in &mut runs {
-        run.command.env(gpu::CHOICE, "none");
-        if long {
-            run.command.env(CASES.0, CASES.1).env("PROPTEST_CASES", LONG_PROPERTIES);
-        }
-    }
-    programs::run_all(runs, share).map(drop)
-}
-
-/// The program of tests that need network namespaces.
-const NAMESPACES: &str = "namespaces";
-
-/// Runs them and shows their output, which says whether they could run.
+/// Runs rounds between namespaces, whose output says whether they could run.
 fn namespaces() -> Outcome {
-    let runs = programs::build().map(|programs| {
-        let program = programs.iter().find(|program| program.name == NAMESPACES);
-        program.map(|program| program.run("--nocapture")).into_iter().collect()
-    });
-    let outputs = match runs.and_then(|runs| programs::run_all(runs, Share::Computing)) {
-        Ok(outputs) => outputs.join("\n"),
-        Err(why) => return Outcome::Failed(why),
-    };
-    println!("{outputs}");
-    let reason = outputs.lines().find_map(|line| line.split_once("SKIPPED, "));
+    let output =
+        match suite::captured(&mut suite::harness("--test cli -- namespaces:: --nocapture")) {
+            Ok(output) => output,
+            Err(why) => return Outcome::Failed(why),
+        };
+    println!("{output}");
+    let reason = output.lines().find_map(|line| line.split_once("SKIPPED, "));
     reason.map_or(Outcome::Passed, |(_, reason)| Outcome::Skipped(reason.to_owned()))
 }
 
+/// The features that crate `tfhe` comes with.
+const TFHE: &str =
+    "--features ciphergram/tfhe,ciphergram-benches/tfhe,ciphergram-py/tfhe,ciphergram-tests/tfhe";
+
 /// Runs what only the feature `tfhe` compiles: lints, and the tests of private ranges, in Python too.
 fn tfhe() -> Outcome {
-    let features =
-        "--release --package ciphergram-he --package ciphergram --features ciphergram/tfhe";
-    let lines = [
-        format!("clippy {features} --all-targets -- -D warnings"),
-        "clippy --release --package ciphergram-benches --features tfhe --bins -- -D warnings"
-            .into(),
-        "test --release --package ciphergram-he --features tfhe --lib private_ranges".into(),
-        format!("test {features} --test private_ranges"),
-    ];
-    let tested = lines.iter().try_for_each(|line| run(&mut cargo(line)));
-    tested.map_or_else(Outcome::Failed, |()| wheel::run_with_feature("tfhe"))
+    let build =
+        || run(&mut suite::linted(&format!("build --release --workspace --all-targets {TFHE}")));
+    let tested = build().and_then(|()| {
+        let tests = "nextest run --release --workspace --filterset test(private_ranges)";
+        run(&mut suite::linted(&format!("{tests} {TFHE}")))
+    });
+    tested.map_or_else(Outcome::Failed, |()| wheel::run_with_feature("tfhe", build))
 }
 
 /// Runs a cargo command that comes with a rustup component, if the component is there.

@@ -1,4 +1,5 @@
-//! The stages of the Python package: its wheel is built, installed and tested, as users have it.
+//! The stages of the Python package, over the library of the workspace's own build. `cargo xtask dist --python`
+//! makes the wheel that users have, and runs the same tests on it.
 //!
 //! `wheel` runs the tests of `python/tests/`. Those that need a big framework, or start processes of one, or a package
 //! built with a feature, are in a folder there, `with_` and its name, and have a stage of that name with an environment
@@ -6,14 +7,15 @@
 //! all, and a list for each stage.
 
 use std::{
-    fs,
+    env::consts::{DLL_PREFIX, DLL_SUFFIX},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    command::{program, run as run_seen, target},
+    command::{output, program, root, run as run_seen, target},
     outcome::Outcome,
-    stages,
+    stages, suite,
     venv::{Environment, pip},
 };
 
@@ -25,16 +27,17 @@ const USUAL: &str = "wheel";
 
 /// Runs the tests of the package, but for those of separate stages.
 pub(crate) fn run() -> Outcome {
-    test(USUAL, TESTS, &ignored(), "")
+    test(USUAL, TESTS, &ignored(), suite::build)
 }
 
-/// Runs the same tests on a wheel that was built already, in an environment that holds [`lists`].
+/// Runs the same tests on a wheel, in an environment that holds [`lists`].
 pub(crate) fn test_built(interpreter: &Path, wheel: &Path) -> Result<(), String> {
-    install(interpreter, wheel)?;
+    let wheel = wheel.to_string_lossy();
+    pip(interpreter, "--no-deps --no-index --force-reinstall", &[&wheel])?;
     pytest(interpreter, TESTS, &ignored())
 }
 
-/// Returns the lists of packages that these tests need, maturin among them.
+/// Returns the lists of packages that these tests need.
 pub(crate) fn lists() -> [String; 2] {
     lists_of(USUAL)
 }
@@ -53,16 +56,21 @@ fn lists_of(stage: &str) -> [String; 2] {
 pub(crate) fn run_with(framework: &str) -> Outcome {
     // Processes of a framework take minutes to come and go.
     let patience = "--override-ini=faulthandler_timeout=900".to_owned();
-    test(framework, &format!("{TESTS}/with_{framework}"), &[patience], "")
+    test(framework, &format!("{TESTS}/with_{framework}"), &[patience], suite::build)
 }
 
-/// Runs the tests of the package that is built with a feature.
-pub(crate) fn run_with_feature(feature: &str) -> Outcome {
-    test(feature, &format!("{TESTS}/with_{feature}"), &[], feature)
+/// Runs the tests of the package with a feature, of which `build` builds its library.
+pub(crate) fn run_with_feature(feature: &str, build: fn() -> Result<(), String>) -> Outcome {
+    test(feature, &format!("{TESTS}/with_{feature}"), &[], build)
 }
 
-/// Runs the tests of a folder in the environment of a stage, with the package of some features.
-fn test(stage: &str, folder: &str, options: &[String], features: &str) -> Outcome {
+/// Runs the tests of a folder in the environment of a stage.
+fn test(
+    stage: &str,
+    folder: &str,
+    options: &[String],
+    build: fn() -> Result<(), String>,
+) -> Outcome {
     let lists = lists_of(stage);
     let lists = lists.each_ref().map(String::as_str);
     let name = format!("venv-{stage}");
@@ -74,26 +82,53 @@ fn test(stage: &str, folder: &str, options: &[String], features: &str) -> Outcom
                 return Outcome::Skipped(reason);
             }
         };
-    let wheel = build(&interpreter, features);
-    let installed = wheel.and_then(|wheel| install(&interpreter, &wheel));
-    installed.and_then(|()| pytest(&interpreter, folder, options)).into()
+    let built = build().and_then(|()| assemble()).and_then(|folder| show(&interpreter, &folder));
+    built.and_then(|()| pytest(&interpreter, folder, options)).into()
 }
 
-/// Builds the wheel in the workspace's target folder.
-fn build(interpreter: &Path, features: &str) -> Result<PathBuf, String> {
-    let folder = target().join("wheels");
-    // An earlier version would be installed instead.
-    let _ = fs::remove_dir_all(&folder);
-    let line =
-        "-m maturin build --quiet --release --locked --manifest-path python/Cargo.toml --out";
-    let mut build = program(interpreter);
-    build.args(line.split(' ')).arg(&folder).arg("--interpreter").arg(interpreter);
-    run_seen(build.args(["--features", features]))?;
-    made(&folder, "whl")
+/// Puts the package together from its modules and the library, and returns the folder that it is in.
+fn assemble() -> Result<PathBuf, String> {
+    let folder = target().join("python");
+    let package = folder.join("ciphergram");
+    let wrong = |error: io::Error| format!("{}: {error}", package.display());
+    // There may be none yet.
+    let _ = fs::remove_dir_all(&package);
+    fs::create_dir_all(&package).map_err(wrong)?;
+    let modules = fs::read_dir(root().join("python/src/ciphergram")).map_err(wrong)?;
+    for module in modules {
+        let module = module.map_err(wrong)?;
+        link(&module.path(), &package.join(module.file_name())).map_err(wrong)?;
+    }
+    let library = target().join("release").join(format!("{DLL_PREFIX}ciphergram_py{DLL_SUFFIX}"));
+    link(&library, &package.join("_native.abi3.so")).map_err(wrong)?;
+    Ok(folder)
 }
 
-fn install(interpreter: &Path, wheel: &Path) -> Result<(), String> {
-    pip(interpreter, "--no-deps --no-index --force-reinstall", &[&wheel.to_string_lossy()])
+/// Makes `to` stand for `from`.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(from, to);
+    #[cfg(windows)]
+    return if from.is_dir() {
+        std::os::windows::fs::symlink_dir(from, to)
+    } else {
+        std::os::windows::fs::symlink_file(from, to)
+    };
+}
+
+/// Lets an interpreter, and those that its programs start, find packages in a folder.
+fn show(interpreter: &Path, folder: &Path) -> Result<(), String> {
+    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let site = output(program(interpreter).args(["-c", code]))?;
+    let site = Path::new(site.trim());
+    if site.join("ciphergram").exists() {
+        // It would be found first.
+        let words = ["-m", "pip", "uninstall", "--quiet", "--yes", "ciphergram"];
+        run_seen(program(interpreter).args(words))?;
+    }
+    let path = site.join("ciphergram.pth");
+    fs::write(&path, format!("{}\n", folder.display()))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Returns the file of a folder that has this extension.
@@ -114,7 +149,6 @@ fn pytest(interpreter: &Path, folder: &str, options: &[String]) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::root;
 
     #[test]
     fn every_stage_has_a_list_of_packages() {

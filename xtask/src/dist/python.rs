@@ -22,7 +22,7 @@ use crate::{
 
 /// The policy of glibc 2.17, the oldest that Rust's standard library runs on.
 const POLICY: &str = "manylinux_2_17";
-/// What builds and audits the wheel, beside maturin.
+/// The tools that build and audit the wheel.
 const TOOLS: &str = "xtask/src/dist/requirements.txt";
 
 /// Makes both in a folder, `build` being that of compilers, audits and tests the wheel, and returns their names.

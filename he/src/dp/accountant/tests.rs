@@ -19,7 +19,7 @@ fn of(sigma: f64, rounds: u32, delta: f64) -> f64 {
 
 #[test]
 fn epsilons_are_those_of_googles_accounting() {
-    let text = include_str!("../../../tests/vectors/dp_accounting.json");
+    let text = include_str!("../../../../tests/he/data/dp_accounting.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
     for case in vectors["cases"].as_array().unwrap() {
         let number = |name: &str| case[name].as_f64().unwrap();

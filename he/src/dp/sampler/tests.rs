@@ -35,7 +35,7 @@ fn probabilities(table: &Table) -> Vec<u128> {
 
 #[test]
 fn tables_have_the_probabilities_that_mpmath_finds() {
-    let text = include_str!("../../../tests/vectors/discrete_gaussian.json");
+    let text = include_str!("../../../../tests/he/data/discrete_gaussian.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
     for case in vectors["cases"].as_array().unwrap() {
         let found = probabilities(&Table::new(hex(&case["rate"])));

@@ -1,0 +1,360 @@
+//! Attacks on rounds of real processes: clients that announce what no honest one does, and aggregators that change
+//! what was agreed.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    ops::{ControlFlow, Range},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use ciphergram_accel::CpuEngine;
+use ciphergram_he::{
+    Agreement, Job, Ledger, PublicKey, Seed, Ticket, Update,
+    exchange::{Announcement, RoundTerms},
+};
+use ciphergram_nic::{
+    Driver, Refusal,
+    federation::{
+        SumApplication,
+        nodes::{read_allowed, read_identity, read_node},
+        spool::{Spool, SpoolHeader, fingerprint},
+    },
+    proto::{Accumulator, Config, Shard},
+    round::{
+        Aggregator, AggregatorConfig, Application, ContributionId, Contributor, ContributorConfig,
+        ContributorEvent, Opened, Readiness, Resume,
+    },
+    wire::UdpWire,
+};
+
+use crate::support::place::{self, Place, Process};
+use crate::support::tensors::{Brought, from_file, power_of_two, single, to_file};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn fresh() -> Seed {
+    Ticket::draw().unwrap().seed()
+}
+
+/// Returns the public half of the key, and the job.
+fn agreed(place: &Place) -> (PublicKey, Job) {
+    let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
+    let job = Job::load(&place.path("keys/job.json"), &key).unwrap();
+    (key, job)
+}
+
+/// A process of its own each time, as one that knows it by no other name.
+fn endpoint(place: &Place, identity: &str) -> Config {
+    static PROCESSES: AtomicU32 = AtomicU32::new(77);
+    let process = PROCESSES.fetch_add(1, Ordering::Relaxed);
+    let identity = read_identity(&place.path(&format!("keys/{identity}.identity"))).unwrap();
+    Config::new(identity, NonZeroU32::new(process).unwrap(), [process as u8; 32])
+}
+
+/// A client in this process that announces something, and tells why it is refused.
+fn announce(place: &Place, address: &str, number: u16, announcement: &Announcement) -> String {
+    let (key, _) = agreed(place);
+    let config = ContributorConfig {
+        endpoint: endpoint(place, "client"),
+        addr: address.parse().unwrap(),
+        aggregator: read_node(&place.path("keys/server.node")).unwrap(),
+        contributor: number,
+        seed: [1; 32],
+    };
+    let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
+    let mut node = Contributor::new(config).unwrap();
+    let hello = announcement.to_bytes(&key);
+    node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
+    let turn = |node: &mut Contributor, _| {
+        let reason = |event| match event {
+            ContributorEvent::Refused { reason } => Some(reason),
+            _ => None,
+        };
+        match std::iter::from_fn(|| node.poll_event()).find_map(reason) {
+            Some(reason) => ControlFlow::Break(reason),
+            None => ControlFlow::Continue(Duration::from_millis(5)),
+        }
+    };
+    driver.run(&mut node, turn).unwrap()
+}
+
+/// Client 0 lies: what it announces beyond the job is refused and it is named, at once or when the round opens. The
+/// others, one of which clips all of its own values away, have their mean.
+#[test]
+fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
+    let place = Place::with_key("ckks-sum", 4);
+    let clients = [1.0, 0.5, -0.75, 0.875].map(|x| single(&[x; 200])).to_vec();
+    for (i, client) in clients.iter().enumerate() {
+        place.write(&format!("g{i}"), to_file(client));
+    }
+    place.job("--layout g0 --min-clients 3");
+    let (_, job) = agreed(&place);
+    let (mut server, address) = place.serve("--clients 4");
+    // As itself it does not even ask.
+    place.write("zeros", to_file(&single(&[0.0; 200])));
+    let join = format!("join --key keys/secret.json --client 0 --server {address} --out none");
+    let cases = [
+        ("--in zeros --weight 4294967295", "a largest weight of 4294967295, the job's is 100000"),
+        ("--in keys/job.json", "keys/job.json: not a valid safetensors file"),
+    ];
+    for (words, why) in cases {
+        place.fails_with(1, &format!("{join} {words}"), &[why]);
+    }
+    place.write("odd", to_file(&single(&[1.0; 201])));
+    place.fails_with(1, &format!("{join} --in odd"), &["odd: the tensors differ: tensor \"t\""]);
+
+    let own = Update::from_safetensors(&place.read("g0")).unwrap().specs();
+    let odd = Update::from_safetensors(&place.read("odd")).unwrap().specs();
+    let other = job.clone().limits().clone();
+    let other = Job::new(&agreed(&place).0, other).unwrap();
+    let lie = |agreement: Agreement, job: &Job, lowest_round| Announcement {
+        seed: fresh(),
+        job: job.id(),
+        lowest_round,
+        agreement,
+        proposal: None,
+    };
+    let of =
+        |specs: &[_], range, weight| Agreement::new(specs.to_vec(), vec![range], weight).unwrap();
+    let lies = [
+        (lie(of(&odd, 1.0, 1), &job, 0), "the tensors differ: tensor \"t\" is F32 [201] in it"),
+        (
+            lie(of(&own, 1e30, 1), &job, 0),
+            "has range 1000000000000000000000000000000, the job admits 65536",
+        ),
+        (
+            lie(of(&own, 1.0, u32::MAX), &job, 0),
+            "a largest weight of 4294967295, the job's is 100000",
+        ),
+        (lie(of(&own, 1.0, 1), &other, 0), "it is of job "),
+    ];
+    for (lie, why) in &lies {
+        let reason = announce(&place, &address, 0, lie);
+        assert!(reason.starts_with("client 0: ") && reason.contains(why), "{reason}");
+        let refused = server.event("refused");
+        assert_eq!((&refused["client"], &refused["reason"]), (&0.into(), &reason.into()));
+    }
+    let honest: Vec<_> = [(1, "--weight 3"), (2, "--weight 4"), (3, "--weight 2 --clip 1e-9")]
+        .map(|(i, words)| place.join(&address, i, words))
+        .into();
+    // It waits with them, and then nobody waits for it: rounds are theirs to number.
+    let ahead = lie(of(&own, 1e-9, 1), &job, 65);
+    let reason = announce(&place, &address, 0, &ahead);
+    let why = "client 0: it asks for round 65, the others for 0 at most: more than 64 rounds ahead";
+    assert_eq!(reason, why);
+    assert_eq!(server.event("refused")["client"], 0);
+    assert_eq!(server.event("opened")["clients"], serde_json::json!([1, 2, 3]));
+    let ended: Vec<_> = honest.into_iter().map(|client| client.finish()).collect();
+    // The last one's values are a billionth of the others', who might be lying: it is told.
+    let warned = |ran: &place::Ran| ran.stderr.contains("tensor \"t\" is rounded 536870912 times");
+    assert_eq!(ended.iter().map(warned).collect::<Vec<_>>(), [false, false, true], "{ended:?}");
+    assert!(ended.iter().all(|ran| ran.code == Some(0)), "{ended:?}");
+    let clipped = [clients[1].clone(), clients[2].clone(), single(&[1e-9; 200])].to_vec();
+    let brought = Brought::new(clipped, &[3, 4, 2], power_of_two);
+    brought.check_mean(&from_file(&place.read("mean1")));
+    assert!(place.read("mean1") == place.read("mean3"));
+    server.finish().done();
+}
+
+/// The lie of an aggregator.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// Ranges that clip all values away.
+    Narrow,
+    /// A range that the job does not admit.
+    Wide,
+    /// A largest weight that the job does not admit.
+    Weight,
+    /// A round that the clients have sealed for.
+    Earlier,
+    /// One of them is someone else.
+    NotListed,
+    /// A sum with something added.
+    Sum,
+}
+
+/// An aggregator that lies.
+struct Liar {
+    honest: SumApplication,
+    key: PublicKey,
+    lie: Lie,
+}
+
+impl Application for Liar {
+    fn admit(&mut self, n: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
+        self.honest.admit(n, id, hello)
+    }
+
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+        let opened = self.honest.open(round, joined)?.opened().unwrap();
+        let mut terms = RoundTerms::from_bytes(&opened.terms, &self.key).unwrap();
+        let own = terms.agreement.clone();
+        let agreement =
+            |range, weight| Agreement::new(own.specs().to_vec(), vec![range], weight).unwrap();
+        match self.lie {
+            Lie::Narrow => terms.agreement = agreement(1e-9, own.max_weight()),
+            Lie::Wide => terms.agreement = agreement(1e30, own.max_weight()),
+            Lie::Weight => terms.agreement = agreement(own.ranges()[0], u32::MAX),
+            Lie::Earlier => terms.round -= 1,
+            Lie::NotListed => terms.participants.iter_mut().for_each(|c| c.seed = fresh()),
+            Lie::Sum => {}
+        }
+        let lie = self.lie;
+        let lying = |Shard { chunks, accumulator }| Shard {
+            chunks,
+            accumulator: Box::new(LyingSum(accumulator, lie)) as Box<dyn Accumulator>,
+        };
+        let shards = opened.shards.into_iter().map(lying).collect();
+        Ok(Readiness::Ready(Opened { terms: terms.to_bytes(&self.key), shards, ..opened }))
+    }
+}
+
+struct LyingSum(Box<dyn Accumulator>, Lie);
+
+impl Accumulator for LyingSum {
+    fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.0.check(chunks, payload)
+    }
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.0.add(chunks, payload)
+    }
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        let mut sum = self.0.finish(chunk)?;
+        if let Lie::Sum = self.1 {
+            sum[3] ^= 1;
+        }
+        Ok(sum)
+    }
+}
+
+/// Runs a round of two clients and an aggregator in this process that lies. The clients' errors.
+fn lied_to(place: &Place, lie: Lie) -> [String; 2] {
+    let wire = UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = ciphergram_nic::wire::Wire::local_addr(&wire).unwrap().to_string();
+    let (key, job) = agreed(place);
+    let config = AggregatorConfig {
+        endpoint: endpoint(place, "server"),
+        nodes: read_allowed(&place.path("keys/clients.allow")).unwrap(),
+        clients: 2,
+        min_clients: 2,
+        rounds: 1,
+        join_deadline: PATIENCE,
+        wait_for_clients: true,
+        round_deadline: PATIENCE,
+        whole: false,
+        linger: PATIENCE,
+        seed: [9; 32],
+    };
+    let honest = SumApplication::new(key.clone(), job, Arc::new(CpuEngine::new()), None).unwrap();
+    let mut node = Aggregator::new(config, Liar { honest, key, lie }).unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let liar = thread::spawn(move || {
+        let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(Duration::from_millis(5)),
+            _ => ControlFlow::Break(()),
+        };
+        Driver::new(wire).run(&mut node, turn)
+    });
+    let clients = [0, 1].map(|i| place.join(&address, i, ""));
+    let errors = clients.map(|client| client.finish().error(1));
+    drop(stop);
+    liar.join().unwrap().unwrap();
+    errors
+}
+
+/// Terms that changed between joining and opening, and a sum that is not the clients': they seal nothing, or open
+/// nothing, and say why.
+#[test]
+fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
+    let place = Place::with_key("ckks-sum", 2);
+    for i in 0..2 {
+        place.write(&format!("g{i}"), to_file(&single(&[0.5; 200])));
+    }
+    let (key, job) = agreed(&place);
+    let ledger = Ledger::beside(&place.path("keys/secret.json"));
+    // Both have sealed for round 3.
+    (0..2).for_each(|i| ledger.seal(&job, i, 3).unwrap());
+    for (lie, why) in [
+        (Lie::Narrow, "a range or the largest weight is below what this client proposed"),
+        (Lie::Wide, "the job admits 65536 at most"),
+        (Lie::Weight, "a largest weight of 4294967295, the job's is 100000"),
+        (Lie::Earlier, "the round is one that this client has contributed to"),
+        (Lie::NotListed, "they do not list this contribution"),
+        (
+            Lie::Sum,
+            "the sum does not open: it is not what its 2 contributors sealed for this round",
+        ),
+    ] {
+        for error in lied_to(&place, lie) {
+            assert!(error.contains(why), "{lie:?}: {error}");
+        }
+        let (is_sealed, failures) =
+            (u64::from(matches!(lie, Lie::Sum)), ledger.failures(&key).unwrap());
+        assert_eq!(failures as u64, is_sealed, "{lie:?}");
+        assert!((0..2).all(|i| ledger.next_round(&job, i) == Ok(4 + is_sealed)), "{lie:?}");
+        for i in 0..2 {
+            let [mean, spool] = ["", ".spool"].map(|end| place.path(&format!("mean{i}{end}")));
+            assert!(!mean.exists() && !spool.exists(), "{lie:?}");
+        }
+    }
+}
+
+/// What is sealed under a round's terms is in a round under others never.
+#[test]
+fn a_spool_of_another_statement_is_refused_by_its_client() {
+    let place = Place::with_key("ckks-sum", 3);
+    for i in 0..3 {
+        place.write(&format!("g{i}"), to_file(&single(&[0.5; 200])));
+    }
+    let (key, job) = agreed(&place);
+    let update = Update::from_safetensors(&place.read("g2")).unwrap();
+    // Client 2 was cut off in round 0, and the others are in round 1, or have other ranges.
+    let agreement = Agreement::new(update.specs(), vec![0.5], 1).unwrap();
+    let spool = |agreement: Agreement| {
+        let announcement = Announcement {
+            seed: fresh(),
+            job: job.id(),
+            lowest_round: 0,
+            agreement,
+            proposal: None,
+        };
+        let header = SpoolHeader {
+            contributor: 2,
+            resume: Resume { incarnation: 5, round: 0 },
+            fingerprint: fingerprint(&update, 1).unwrap(),
+            rounding: [7; 32],
+            announcement,
+        };
+        let mut spool = Spool::create(&place.path("mean2.spool"), 0).unwrap();
+        spool.begin(&key, &header).unwrap();
+        drop(spool);
+        place.read("mean2.spool")
+    };
+    let refused = |words: &str| {
+        let before = place.read("mean2.spool");
+        let (_server, address) = place.serve("--clients 3 --min-clients 3 --deadline 1");
+        let others: Vec<Process> = (0..2).map(|i| place.join(&address, i, words)).collect();
+        let error = place.join(&address, 2, "").finish().error(1);
+        let why = "the round has another number or other ranges than those that this contribution is sealed under, \
+                   and it can be in no other: delete mean2.spool to give it up";
+        assert!(error.contains(why), "{error}");
+        assert!(place.read("mean2.spool") == before);
+        std::fs::remove_file(place.path("mean2.spool")).unwrap();
+        for other in others {
+            other.finish().error(1);
+        }
+    };
+    spool(agreement);
+    // Twice as heavy: the largest weight is another.
+    refused("--weight 2");
+    // They have sealed for round 0 by that.
+    spool(Agreement::new(update.specs(), vec![0.5], 1).unwrap());
+    refused("");
+}

@@ -1,0 +1,36 @@
+//! The tests of `ciphergram-he`: a module for each of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+mod ckks;
+mod dp;
+mod error;
+mod formats {
+    mod frame;
+    mod sum;
+}
+mod job;
+mod keys {
+    mod client;
+    mod public;
+}
+mod ledger;
+mod mod_arith;
+mod private_ranges;
+mod schemes {
+    mod paillier;
+    mod rlwe {
+        mod asymmetric;
+    }
+}
+mod support {
+    pub(crate) mod frames;
+    pub(crate) mod liar;
+    pub(crate) mod paillier;
+    pub(crate) mod sums;
+}
+mod update;
+mod vectors {
+    mod file;
+}
+mod worlds;

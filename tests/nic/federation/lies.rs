@@ -1,0 +1,274 @@
+//! Aggregators that lie about a round's terms or its sums, over loopback sockets.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ciphergram_he::exchange::RoundTerms;
+use ciphergram_he::params::Scheme;
+use ciphergram_he::{Contributor as Participant, Job, Ledger, PublicKey, SecretKey, Seed, Ticket};
+use ciphergram_nic::driver::MAX_SLEEP;
+use ciphergram_nic::federation::{Error, Participation, RoundResult, SumApplication};
+use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
+use ciphergram_nic::round::{
+    Aggregator, AggregatorConfig, Application, ContributionId, Opened, Readiness,
+};
+use ciphergram_nic::wire::{UdpWire, Wire};
+use ciphergram_nic::{Driver, NicError};
+
+use crate::support::federation::*;
+
+/// A little more than a few chunks.
+const FEW: usize = 3000;
+
+fn lattice() -> &'static SecretKey {
+    key(Scheme::CkksSum)
+}
+
+/// Returns the record of a contribution that nobody seals.
+fn fresh() -> Seed {
+    Ticket::draw().unwrap().seed()
+}
+
+/// The last chunk of the first mask under `ckks-sum-public`.
+const LAST_OF_MASK: u32 = 163;
+
+/// The lie of an aggregator.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    Noise,
+    /// The terms are of other contributions.
+    NotListed,
+    /// Its lists of contributors differ.
+    Lists,
+    /// Ranges other than those that the client has settled.
+    Ranges,
+    /// Another layout.
+    Layout,
+    /// Ranges below those proposed: values would be clipped to nothing.
+    Clipping,
+    /// A range that the job does not admit.
+    Wide,
+    /// A largest weight that the job does not admit.
+    Weight,
+    /// A round that the clients have contributed to.
+    Round,
+    /// A sum that ends early.
+    ShortSum,
+    /// Not a sum of those who contributed.
+    WrongSum,
+    /// Residues out of range.
+    NoCiphertext,
+    /// More than a mask's polynomial.
+    Stray,
+    /// Chunks that are right are refused.
+    Refusal,
+}
+
+struct Liar(SumApplication, Lie, &'static PublicKey);
+
+impl Application for Liar {
+    fn admit(&mut self, n: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
+        self.0.admit(n, id, hello)
+    }
+
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
+        let key = self.2;
+        let opened = self.0.open(round, joined)?.opened().unwrap();
+        let Opened { terms, layout, shards, left_out, late } = opened;
+        let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
+        match self.1 {
+            Lie::Noise => {
+                let terms = vec![1, 2, 3];
+                return Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }));
+            }
+            Lie::NotListed => {
+                reported.participants.iter_mut().for_each(|listed| listed.seed = fresh());
+            }
+            Lie::Lists => reported.participants.push(Participant { number: 3, seed: fresh() }),
+            Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
+            Lie::Layout => reported.agreement = agreement(FEW + 9, 2.0, 50),
+            Lie::Clipping => reported.agreement = agreement(FEW, 1e-9, 50),
+            Lie::Wide => reported.agreement = agreement(FEW, 65_537.0, 50),
+            Lie::Weight => reported.agreement = agreement(FEW, 2.0, 100_001),
+            Lie::Round => reported.round = 6,
+            Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray | Lie::Refusal => {}
+        }
+        let lying = |Shard { chunks, accumulator }| {
+            let accumulator = Box::new(LyingSum(accumulator, self.1));
+            Shard { chunks, accumulator }
+        };
+        let shards = shards.into_iter().map(lying).collect();
+        let terms = reported.to_bytes(key);
+        Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
+    }
+}
+
+struct LyingSum(Box<dyn Accumulator>, Lie);
+
+impl Accumulator for LyingSum {
+    fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        match self.1 {
+            Lie::Refusal => Err(Refusal::InvalidCiphertext),
+            _ => self.0.check(chunks, payload),
+        }
+    }
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        match self.1 {
+            Lie::Refusal => Err(Refusal::InvalidCiphertext),
+            _ => self.0.add(chunks, payload),
+        }
+    }
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        let mut sum = self.0.finish(chunk)?;
+        match self.1 {
+            Lie::ShortSum => sum.truncate(64),
+            Lie::WrongSum => sum[3] ^= 1,
+            Lie::NoCiphertext => sum[..8].fill(0xff),
+            // In the last lane.
+            Lie::Stray if chunk == LAST_OF_MASK => sum[1276] = 1,
+            _ => {}
+        }
+        Ok(sum)
+    }
+}
+
+/// Returns the results of two clients of an aggregator that lies, whose updates of so many values are
+/// changed by `change`.
+fn lied_to(
+    key: &'static SecretKey,
+    job: &'static Job,
+    (lie, values): (Lie, usize),
+    change: impl Fn(u16, &mut Participation<'_>) + Copy + Send + 'static,
+) -> [Result<RoundResult, Error>; 2] {
+    let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let addr = wire.local_addr().unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let liar = thread::spawn(move || {
+        let config = AggregatorConfig {
+            endpoint: Config::new(server(), NonZeroU32::new(5).unwrap(), [5; 32]),
+            nodes: config(2, 2).allowed,
+            clients: 2,
+            min_clients: 2,
+            rounds: 1,
+            join_deadline: PATIENCE,
+            wait_for_clients: true,
+            round_deadline: PATIENCE,
+            whole: false,
+            linger: PATIENCE,
+            seed: [9; 32],
+        };
+        let honest =
+            SumApplication::new(key.public().clone(), job.clone(), engine(), None).unwrap();
+        let application = Liar(honest, lie, key.public());
+        let mut node = Aggregator::new(config, application).unwrap();
+        let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(MAX_SLEEP),
+            _ => ControlFlow::Break(()),
+        };
+        Driver::new(wire).run(&mut node, turn)
+    });
+    let clients = [0, 1].map(|n| {
+        contribute(key, addr, n, values, move |participation| {
+            participation.job = job;
+            change(n, participation);
+        })
+    });
+    let end = Instant::now() + PATIENCE;
+    while !clients.iter().all(thread::JoinHandle::is_finished) {
+        assert!(Instant::now() < end, "{lie:?}: a client goes on for ever");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let reported = clients.map(|client| client.join().unwrap());
+    drop(stop);
+    assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
+    reported
+}
+
+#[test]
+fn an_aggregator_that_lies_is_found_out() {
+    let key = lattice().public();
+    let (open, settled) = (job(key), settled_job(key, &agreement(FEW, 2.0, 50)));
+    for (job, lie, what) in [
+        (settled, Lie::Noise, "not a Ciphergram file"),
+        (settled, Lie::NotListed, "they do not list this contribution"),
+        (settled, Lie::Lists, "its lists of contributors differ"),
+        (settled, Lie::Ranges, "tensor \"bias\" has range 3, the job's is 2"),
+        (open, Lie::Layout, "the tensors differ"),
+        (open, Lie::Clipping, "is below what this client proposed"),
+        (open, Lie::Wide, "tensor \"bias\" has range 65537, the job admits 65536 at most"),
+        (open, Lie::Weight, "a largest weight of 100001, the job's is 100000"),
+        (open, Lie::Round, "the round is one that this client has contributed to"),
+        (settled, Lie::ShortSum, "a sum of the wrong length"),
+        (settled, Lie::WrongSum, "the sum does not open"),
+        (settled, Lie::NoCiphertext, "residue 0 is not below its prime"),
+    ] {
+        // Clients that have sealed for round 6, which are in round 7.
+        let folder = tempfile::tempdir().unwrap();
+        let ledgers = leak([0, 1].map(|n: u16| {
+            let ledger = Ledger::beside(&folder.path().join(format!("{n}.json")));
+            ledger.seal(job, n, 6).unwrap();
+            ledger
+        }));
+        let change = move |n: u16, participation: &mut Participation<'_>| {
+            participation.ledger = Some(&ledgers[usize::from(n)]);
+        };
+        for (n, reported) in (0..).zip(lied_to(lattice(), job, (lie, FEW), change)) {
+            let reported = reported.err().expect("the lie must be found out").to_string();
+            assert!(reported.contains(what), "{lie:?}: {reported}");
+            let ledger = &ledgers[usize::from(n)];
+            // What was not sealed leaves the number free, and what did not open is counted.
+            let is_sealed = matches!(lie, Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext);
+            assert_eq!(ledger.next_round(job, n), Ok(7 + u64::from(is_sealed)), "{lie:?}");
+            let failures = usize::from(matches!(lie, Lie::WrongSum));
+            assert_eq!(ledger.failures(key).unwrap(), failures, "{lie:?}");
+        }
+    }
+}
+
+/// Its sealing thread has no room to hand over what follows.
+#[test]
+fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
+    const MANY: usize = 1_200_000;
+    let change = |_, participation: &mut Participation<'_>| {
+        participation.engine = Troubled::new(Duration::from_millis(20), usize::MAX);
+    };
+    for reported in lied_to(lattice(), job(lattice().public()), (Lie::Refusal, MANY), change) {
+        let reported = reported.err().expect("its chunks are refused").to_string();
+        assert!(reported.contains("refused chunk"), "{reported}");
+    }
+}
+
+/// A client that cannot open a sum sees only whether it is made of ciphertexts. Either way the round is
+/// over, and its contribution is in no other.
+#[test]
+fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
+    let key = key(Scheme::CkksSumPublic);
+    for (lie, what) in [
+        (Lie::NoCiphertext, Some("chunk 0: residue 0 is not below its prime")),
+        (
+            Lie::Stray,
+            Some("chunk 163: residue 199 is past the end of its polynomial, but not zero"),
+        ),
+        (Lie::WrongSum, None),
+    ] {
+        let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
+        let spool = |n: u16| folder.join(format!("{n}.spool"));
+        let job = job(key.public());
+        let results = lied_to(key, job, (lie, FEW), move |n, participation| {
+            participation.key = leak(key.client_key(n).unwrap()).into();
+            participation.spool = Some(Box::leak(spool(n).into()));
+        });
+        for (n, reported) in (0..).zip(results) {
+            let reported = reported.err().map(|error| error.to_string());
+            assert_eq!(reported.as_deref(), what, "{lie:?}");
+            assert!(!spool(n).exists(), "{lie:?}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,29 @@
+//! The tests of `ciphergram-nic`: a module for each of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+mod federation;
+mod fuzzed;
+mod memory;
+mod proto {
+    mod endpoint;
+    mod path;
+    mod pipeline;
+}
+mod protocol;
+mod round {
+    mod gathering;
+}
+mod sim;
+mod support {
+    pub(crate) mod counting;
+    pub(crate) mod federation;
+    pub(crate) mod ledger;
+    pub(crate) mod multipath;
+    pub(crate) mod world;
+}
+mod toy_wire;
+mod wire {
+    mod udp;
+}
+mod worlds;

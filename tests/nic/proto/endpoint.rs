@@ -1,0 +1,594 @@
+//! Two endpoints on a simulated network: WRITE, WRITE with immediate, SUM, refusals, restarts.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ciphergram_nic::Bytes;
+use ciphergram_nic::faults::Faults;
+use ciphergram_nic::proto::{
+    Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
+    Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
+};
+use ciphergram_nic::sim::Network;
+use ciphergram_nic::{NicError, Node};
+
+const ROUGH: Faults = Faults {
+    loss: 300_000,
+    duplication: 100_000,
+    corruption: 50_000,
+    trimming: 50_000,
+    marking: 40_000,
+    junk: 50_000,
+    lateness: 0,
+    delay: Duration::from_micros(50),
+    jitter: Duration::from_millis(2),
+};
+
+fn addr(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], port))
+}
+
+fn identity(number: u8) -> Identity {
+    Identity::from_secret(&[number; 32]).unwrap()
+}
+
+fn node(number: u8) -> NodeId {
+    identity(number).id()
+}
+
+/// Returns a process of node `number`, which listens to nodes 1 and 2 and knows where all are.
+fn endpoint(number: u8, incarnation: u32) -> Endpoint {
+    let seed = [incarnation as u8; 32];
+    let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
+    let allow = [1, 2].map(node).into();
+    let mut endpoint = Endpoint::new(Config { allow, ..config }).unwrap();
+    for number in [1, 2, 3, 9] {
+        endpoint.contact(node(number), addr(u16::from(number)));
+    }
+    endpoint
+}
+
+/// Endpoints 1 and 2, at ports 1 and 2.
+struct Pair {
+    network: Network,
+    ends: [Endpoint; 2],
+}
+
+impl Pair {
+    fn new(seed: u64, faults: Faults) -> Self {
+        Self { network: Network::new(seed, faults), ends: [endpoint(1, 11), endpoint(2, 22)] }
+    }
+
+    /// Runs until nothing happens for `span`; returns both ends' events.
+    fn run(&mut self, span: Duration) -> [Vec<Event>; 2] {
+        let until = self.network.now() + span;
+        let [one, two] = &mut self.ends;
+        let mut nodes: [(SocketAddr, &mut dyn Node); 2] = [(addr(1), one), (addr(2), two)];
+        while self.network.step(&mut nodes, until) {}
+        [0, 1].map(|end| std::iter::from_fn(|| self.ends[end].poll_event()).collect())
+    }
+}
+
+fn pattern(bytes: usize, salt: usize) -> Bytes {
+    (0..bytes).map(|at| (at * 31 + at / 251 + salt) as u8).collect()
+}
+
+#[test]
+fn a_write_lands_in_place_and_counts_its_immediate_once() {
+    let (mut retransmitted, mut malformed) = (0, 0);
+    for seed in 0..40 {
+        let mut pair = Pair::new(seed, ROUGH);
+        pair.ends[1].register_memory(7, 100_000, Some(node(1))).unwrap();
+        let data = pattern(30_011, 1);
+        let peer = Peer::of(node(2));
+        pair.ends[0].write(Time::ZERO, peer, 7, 500, data.clone(), Some(9)).unwrap();
+        pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Bytes::new(), Some(10)).unwrap();
+        let [sent, received] = pair.run(Duration::from_secs(9));
+        assert_eq!(sent.len(), 2, "seed {seed}: {sent:?}");
+        assert!(sent.iter().all(|event| matches!(event, Event::Completed { .. })));
+        let from = Peer { node: node(1), incarnation: 11 };
+        let written = |offset, bytes, immediate| Event::Written {
+            from,
+            rkey: 7,
+            offset,
+            bytes,
+            immediate: Some(immediate),
+        };
+        assert_eq!(received.len(), 2, "seed {seed}: {received:?}");
+        assert!(received.contains(&written(500, 30_011, 9)));
+        assert!(received.contains(&written(60_000, 0, 10)));
+        assert_eq!(pair.ends[1].immediates(7), Ok(2));
+        let memory = pair.ends[1].memory(7).unwrap();
+        assert_eq!(memory[500..30_511], data[..]);
+        assert!(memory[..500].iter().chain(&memory[30_511..]).all(|byte| *byte == 0));
+        retransmitted += pair.ends[0].stats().retransmitted;
+        malformed += pair.ends[1].stats().malformed;
+    }
+    assert!(retransmitted > 100 && malformed > 10, "the faults must have happened");
+}
+
+/// An answer takes longer than the silence after which a handshake begins.
+#[test]
+fn a_late_answer_ends_the_handshake_that_its_silence_began() {
+    let mut pair = Pair::new(1, Faults { delay: Duration::from_millis(400), ..Faults::default() });
+    pair.ends[1].register_memory(7, 100, Some(node(1))).unwrap();
+    for number in 0..6 {
+        let before = pair.ends[0].stats().handshakes;
+        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+        pair.ends[0].write(now, peer, 7, 0, pattern(100, number), Some(0)).unwrap();
+        let [sent, _] = pair.run(Duration::from_secs(5));
+        assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+        let handshakes = pair.ends[0].stats().handshakes - before;
+        // HELLOs after 600 and 700 ms, and their answers, of which neither is taken.
+        assert!(number == 0 || handshakes <= 4, "{handshakes} datagrams for message {number}");
+    }
+}
+
+#[test]
+fn an_inbox_hands_over_whole_messages_each_once() {
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed, ROUGH);
+        pair.ends[1].register_inbox(1, 10_000).unwrap();
+        let peer = Peer::of(node(2));
+        for message in 0..50 {
+            let data = pattern(message * 200, message);
+            pair.ends[0].write(Time::ZERO, peer, 1, 0, data, Some(message as u32)).unwrap();
+        }
+        let [_, received] = pair.run(Duration::from_secs(9));
+        let mut messages = BTreeMap::new();
+        for event in received {
+            let Event::Received { immediate: Some(immediate), data, .. } = event else {
+                panic!("seed {seed}: {event:?}");
+            };
+            assert!(messages.insert(immediate, data).is_none(), "seed {seed}: twice");
+        }
+        assert_eq!(messages.len(), 50, "seed {seed}");
+        for (message, data) in messages {
+            assert_eq!(data[..], pattern(message as usize * 200, message as usize)[..]);
+        }
+    }
+}
+
+#[test]
+fn what_may_not_be_written_is_refused_by_code() {
+    let mut pair = Pair::new(1, Faults::default());
+    pair.ends[1].register_memory(1, 100, Some(node(3))).unwrap();
+    pair.ends[1].register_memory(2, 100, None).unwrap();
+    pair.ends[1].register_inbox(3, 50).unwrap();
+    let cases = [
+        (1, 0, 10, Refusal::NoRight),
+        (2, 91, 10, Refusal::OutOfBounds),
+        (2, u64::MAX, 10, Refusal::OutOfBounds),
+        (3, 0, 51, Refusal::WrongLength),
+        (3, 1, 50, Refusal::OutOfBounds),
+        (4, 0, 10, Refusal::UnknownRkey),
+    ];
+    for (rkey, offset, bytes, expected) in cases {
+        let now = pair.network.now();
+        let data = pattern(bytes, 0);
+        let id = pair.ends[0].write(now, Peer::of(node(2)), rkey, offset, data, None).unwrap();
+        let [sent, received] = pair.run(Duration::from_secs(1));
+        let [Event::Refused { message, refusal, .. }] = sent[..] else { panic!("{sent:?}") };
+        assert_eq!((message, refusal), (id, expected), "rkey {rkey}");
+        assert!(received.is_empty());
+    }
+    assert_eq!(pair.ends[1].stats().refused, 6);
+}
+
+#[test]
+fn a_withdrawn_region_refuses_the_rest_of_a_message() {
+    let faults = Faults { delay: Duration::from_millis(1), ..Faults::default() };
+    let mut pair = Pair::new(1, faults);
+    pair.ends[1].register_memory(5, 1 << 20, None).unwrap();
+    pair.ends[0].write(Time::ZERO, Peer::of(node(2)), 5, 0, pattern(1 << 20, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_millis(3));
+    assert!(sent.is_empty());
+    pair.ends[1].deregister(5);
+    let [sent, received] = pair.run(Duration::from_secs(1));
+    assert!(matches!(sent[..], [Event::Refused { refusal: Refusal::UnknownRkey, .. }]), "{sent:?}");
+    assert!(received.is_empty());
+}
+
+#[test]
+fn what_is_refused_is_never_reported_as_done_however_much_there_is() {
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed, if seed == 0 { Faults::default() } else { ROUGH });
+        pair.ends[1].register_memory(1, 100, None).unwrap();
+        let peer = Peer::of(node(2));
+        let mut refused = BTreeMap::new();
+        for message in 0..500u32 {
+            // Every fourth one has a target.
+            let rkey = if message % 4 == 3 { 1 } else { 9 };
+            let id = pair.ends[0].write(Time::ZERO, peer, rkey, 0, pattern(100, 0), None).unwrap();
+            refused.insert(id, rkey == 9);
+        }
+        let [sent, _] = pair.run(Duration::from_secs(60));
+        for event in sent {
+            let (message, expected) = match event {
+                Event::Completed { message, .. } => (message, false),
+                Event::Refused { message, refusal: Refusal::UnknownRkey, .. } => (message, true),
+                other => panic!("seed {seed}: {other:?}"),
+            };
+            assert_eq!(refused.remove(&message), Some(expected), "seed {seed}");
+        }
+        assert!(refused.is_empty(), "seed {seed}: {} unanswered", refused.len());
+    }
+}
+
+#[test]
+fn a_replay_neither_redirects_nor_is_placed() {
+    let mut ends = [endpoint(1, 11), endpoint(2, 22)];
+    ends[1].register_memory(1, 100, None).unwrap();
+    let mut captured = vec![];
+    let exchange = |ends: &mut [Endpoint; 2], captured: &mut Vec<Vec<u8>>| {
+        let (mut bytes, mut to_one) = (vec![], vec![]);
+        for _ in 0..8 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                while let Some(addr) = ends[from].poll_transmit(Time::ZERO, &mut bytes) {
+                    if from == 0 {
+                        captured.push(bytes.clone());
+                    } else {
+                        to_one.push(addr);
+                    }
+                    let from = self::addr(from as u16 + 1);
+                    ends[to].handle_datagram(Time::ZERO, from, &mut bytes);
+                    bytes.clear();
+                }
+            }
+        }
+        to_one
+    };
+    let write = |ends: &mut [Endpoint; 2]| {
+        ends[0].write(Time::ZERO, Peer::of(node(2)), 1, 0, pattern(10, 0), Some(1)).unwrap();
+    };
+    write(&mut ends);
+    assert!(exchange(&mut ends, &mut captured).iter().all(|to| *to == addr(1).into()));
+    let replayed = captured.clone();
+    for bytes in replayed {
+        ends[1].handle_datagram(Time::ZERO, addr(66), &mut bytes.clone());
+    }
+    // A recorded HELLO is answered where it came from, and changes nothing.
+    let answers = exchange(&mut ends, &mut captured);
+    assert!(answers.iter().filter(|to| **to != addr(1).into()).count() <= 1, "{answers:?}");
+    write(&mut ends);
+    assert!(exchange(&mut ends, &mut captured).iter().all(|to| *to == addr(1).into()));
+    let written = std::iter::from_fn(|| ends[1].poll_event()).count();
+    assert_eq!(written, 2);
+}
+
+#[test]
+fn two_that_greet_each_other_at_once_come_to_one_session() {
+    for seed in 0..40 {
+        let mut pair = Pair::new(seed, ROUGH);
+        for end in 0..2 {
+            pair.ends[end].register_memory(7, 100_000, None).unwrap();
+            let (peer, data) = (Peer::of(node(2 - end as u8)), pattern(30_000, end));
+            pair.ends[end].write(Time::ZERO, peer, 7, 0, data.clone(), Some(1)).unwrap();
+            pair.ends[end].write(Time::ZERO, peer, 7, 50_000, data, Some(2)).unwrap();
+        }
+        let events = pair.run(Duration::from_secs(9));
+        for (end, events) in events.iter().enumerate() {
+            let done = events.iter().filter(|event| matches!(event, Event::Completed { .. }));
+            let written = events.iter().filter(|event| matches!(event, Event::Written { .. }));
+            assert_eq!((done.count(), written.count()), (2, 2), "seed {seed}, {end}: {events:?}");
+            let expected = pattern(30_000, 1 - end);
+            assert_eq!(pair.ends[end].memory(7).unwrap()[50_000..80_000], expected[..]);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_said_when_there_is_nothing_to_say() {
+    let faults = Faults { duplication: 1_000_000, trimming: 500_000, ..Faults::default() };
+    let mut pair = Pair::new(5, faults);
+    pair.ends[1].register_memory(1, 1000, None).unwrap();
+    pair.ends[0].write(Time::ZERO, Peer::of(node(2)), 1, 0, pattern(900, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_secs(8));
+    assert_eq!(sent.len(), 1);
+    let before = pair.ends.each_ref().map(|end| end.stats().sent.datagrams);
+    pair.run(Duration::from_secs(30));
+    assert_eq!(pair.ends.each_ref().map(|end| end.stats().sent.datagrams), before);
+    assert!(before[0] + before[1] < 200, "{before:?}");
+}
+
+#[test]
+fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
+    let mut pair = Pair::new(1, Faults::default());
+    let peer = Peer::of(node(9));
+    pair.ends[0].write(Time::ZERO, peer, 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_millis(9_999));
+    assert!(sent.is_empty());
+    let [sent, _] = pair.run(Duration::from_millis(2));
+    assert_eq!(sent, [Event::Unreachable { peer, cause: Cause::Silence }]);
+
+    pair.ends[1].register_memory(1, 100, None).unwrap();
+    let now = pair.network.now();
+    pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_secs(1));
+    let known = Peer { node: node(2), incarnation: 22 };
+    assert!(matches!(sent[..], [Event::Completed { peer, .. }] if peer == known), "{sent:?}");
+    pair.ends[1] = endpoint(2, 23);
+    pair.ends[1].register_memory(1, 100, None).unwrap();
+    let now = pair.network.now();
+    pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, received] = pair.run(Duration::from_secs(1));
+    assert_eq!(sent, [Event::Unreachable { peer: known, cause: Cause::Restarted }]);
+    assert!(received.is_empty(), "what was meant for another process must not land");
+    let now = pair.network.now();
+    pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, received] = pair.run(Duration::from_secs(1));
+    assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+    assert_eq!(received.len(), 1);
+}
+
+/// Found by fuzzing: the link meant for the process before took the place of the one to the present
+/// process, and ids that this one had used came again, answered already.
+#[test]
+fn two_links_that_become_one_use_no_id_twice() {
+    let mut pair = Pair::new(1, Faults::default());
+    let write = |pair: &mut Pair, from: usize, peer, byte: u8| {
+        let now = pair.network.now();
+        pair.ends[from].write(now, peer, 1, 0, vec![byte].into(), None).unwrap();
+        pair.run(Duration::from_secs(2))
+    };
+    pair.ends[1].register_memory(1, 1, None).unwrap();
+    write(&mut pair, 0, Peer::of(node(2)), 1);
+    pair.ends[1] = endpoint(2, 23);
+    pair.ends[1].register_memory(1, 1, None).unwrap();
+    // The new process sends first, and is answered.
+    write(&mut pair, 1, Peer::of(node(1)), 0);
+    let present = Peer { node: node(2), incarnation: 23 };
+    (2..7).for_each(|byte| drop(write(&mut pair, 0, present, byte)));
+    // To whichever runs: by the link to the process before.
+    let [sent, _] = write(&mut pair, 0, Peer::of(node(2)), 7);
+    assert!(sent.iter().all(|event| matches!(event, Event::Unreachable { .. })), "{sent:?}");
+    for byte in 8..12 {
+        let [sent, received] = write(&mut pair, 0, present, byte);
+        assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+        assert_eq!((received.len(), pair.ends[1].memory(1).unwrap()), (1, vec![byte]));
+    }
+}
+
+#[test]
+fn queues_are_bounded() {
+    let mut end = endpoint(1, 1);
+    let peer = Peer::of(node(2));
+    while end.room(peer) > 0 {
+        end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None).unwrap();
+    }
+    let full = end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None);
+    assert_eq!(full, Err(NicError::NoRoom { peer }));
+    let big = sum(0, 0, (0, 1293), &[0; 1293]);
+    let big = end.sum(Time::ZERO, Peer::of(node(3)), big);
+    assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
+}
+
+/// Returns bytes from a chunk on, for region 6; and how many each chunk has, by which its offset is known.
+fn sum(round: u32, contributor: u16, (first_chunk, each): (u32, u32), data: &[u8]) -> SumMessage {
+    let chunk_bytes = NonZeroU32::new(each).unwrap();
+    let data = Bytes::copy_from_slice(data);
+    SumMessage { rkey: 6, round, contributor, first_chunk, chunk_bytes, data }
+}
+
+/// Three chunks, two of them a group.
+struct Cut;
+
+impl ChunkLayout for Cut {
+    fn chunk_count(&self) -> u32 {
+        3
+    }
+    fn group(&self, chunk: u32) -> Range<u32> {
+        if chunk == 2 { 2..3 } else { 0..2 }
+    }
+    fn chunk_bytes(&self, chunk: u32) -> usize {
+        if chunk == 2 { 4 } else { 8 }
+    }
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        u64::from(chunk) * 8
+    }
+}
+
+/// Adds bytes as integers; remembers every addition.
+struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
+
+/// Returns a region of round 4 in two shards, which closes chunks of two.
+fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
+    let shards =
+        [0..2, 2..3].map(|chunks| Shard { chunks, accumulator: Box::new(Ledger(ledger.clone())) });
+    let config = SumConfig {
+        round: 4,
+        contributors,
+        target: 2,
+        layout: Box::new(Cut),
+        shards: shards.into(),
+        whole: false,
+    };
+    SumRegion::new(config).unwrap()
+}
+
+impl Accumulator for Ledger {
+    fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
+    }
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.check(chunks.clone(), payload)?;
+        let firsts = payload.chunks(8).map(|chunk| chunk[0]);
+        self.0.lock().unwrap().extend(chunks.zip(firsts));
+        Ok(())
+    }
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        Ok(vec![chunk as u8])
+    }
+}
+
+#[test]
+fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
+    let mut pair = Pair::new(3, Faults::default());
+    let ledger = Arc::new(Mutex::new(Vec::new()));
+    let region = region(70, &ledger);
+    for contributor in [5, 69] {
+        region.bind(contributor, Peer { node: node(1), incarnation: 11 });
+    }
+    pair.ends[1].register_sum(6, region).unwrap();
+    let mut send = |round, contributor, chunk, data: &[u8]| {
+        let now = pair.network.now();
+        let peer = Peer::of(node(2));
+        pair.ends[0].sum(now, peer, sum(round, contributor, chunk, data)).unwrap();
+        let [mut sent, received] = pair.run(Duration::from_secs(1));
+        let status = match sent.pop() {
+            Some(Event::Completed { .. }) => Ok(()),
+            Some(Event::Refused { refusal, .. }) => Err(refusal),
+            other => panic!("{other:?}"),
+        };
+        (status, received, ledger.lock().unwrap().len())
+    };
+    let added = |count| (Ok(()), vec![], count);
+    let refused = |refusal, count| (Err(refusal), vec![], count);
+    assert_eq!(send(3, 5, (0, 8), &[1; 8]), refused(Refusal::WrongRound, 0));
+    assert_eq!(send(4, 6, (0, 8), &[1; 8]), refused(Refusal::NotContributor, 0));
+    assert_eq!(send(4, 5, (1, 16), &[1; 8]), refused(Refusal::WrongOffset, 0));
+    assert_eq!(send(4, 5, (3, 8), &[1; 8]), refused(Refusal::ChunkOutOfRange, 0));
+    assert_eq!(send(4, 5, (0, 8), &[1; 12]), refused(Refusal::WrongLength, 0));
+    assert_eq!(send(4, 5, (0, 8), &[]), refused(Refusal::WrongLength, 0));
+    let half_bad: Vec<u8> = [[1; 8], [255; 8]].concat();
+    assert_eq!(send(4, 5, (0, 8), &half_bad), refused(Refusal::InvalidCiphertext, 0));
+    assert_eq!(send(4, 5, (0, 8), &[1; 16]), added(2));
+    assert_eq!(send(4, 5, (0, 8), &[1; 8]), added(2), "again, cut differently");
+    assert_eq!(send(4, 5, (1, 8), &[1; 12]), added(3), "chunk 1 again, chunk 2 new");
+    assert_eq!(send(4, 5, (1, 8), &[2; 8]), added(3), "other bytes: the first count");
+    let closes = |chunk| Event::ChunkClosed { rkey: 6, chunk };
+    assert_eq!(send(4, 69, (0, 8), &[3; 16]), (Ok(()), vec![closes(0), closes(1)], 5));
+    assert_eq!(send(4, 69, (0, 8), &[3; 8]), added(5), "a closed chunk still knows its own");
+    let region = pair.ends[1].sum_region(6).unwrap();
+    assert!(region.has(1, 5) && region.has(1, 69) && !region.has(2, 69));
+    let mut bitmap = [0; 16];
+    (bitmap[0], bitmap[8]) = (1 << 5, 1 << 5);
+    assert_eq!(region.bitmap(0), bitmap);
+    assert!(region.close(2) && !region.close(2));
+    let mut late = |data: &[u8]| {
+        let now = pair.network.now();
+        let peer = Peer::of(node(2));
+        pair.ends[0].sum(now, peer, sum(4, 69, (2, 8), data)).unwrap();
+        pair.run(Duration::from_secs(1))
+    };
+    let [sent, received] = late(&[9; 4]);
+    assert!(matches!(sent[..], [Event::Refused { refusal: Refusal::RoundClosed, .. }]));
+    assert!(received.is_empty());
+    let expected = [(0, 1), (1, 1), (2, 1), (0, 3), (1, 3)];
+    assert_eq!(*ledger.lock().unwrap(), expected);
+}
+
+/// A fault of one datagram affects none that arrives with it.
+#[test]
+fn sums_that_arrive_together_are_answered_apart() {
+    let mut pair = Pair::new(3, Faults::default());
+    let ledger = Arc::new(Mutex::new(Vec::new()));
+    let region = region(9, &ledger);
+    (0..4).for_each(|number| region.bind(number, Peer { node: node(1), incarnation: 11 }));
+    pair.ends[1].register_sum(6, region).unwrap();
+    let mut send = |datagrams: &[(u16, u32, &[u8])]| {
+        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+        let queue = |&(contributor, chunk, data): &(u16, u32, &[u8])| {
+            pair.ends[0].sum(now, peer, sum(4, contributor, (chunk, 8), data)).unwrap()
+        };
+        let messages: Vec<_> = datagrams.iter().map(queue).collect();
+        let [sent, _] = pair.run(Duration::from_secs(1));
+        let status = |message| {
+            let found = sent.iter().find_map(|event| match event {
+                Event::Completed { message: of, .. } if *of == message => Some(Ok(())),
+                Event::Refused { message: of, refusal, .. } if *of == message => {
+                    Some(Err(*refusal))
+                }
+                _ => None,
+            });
+            found.expect("an answer to each")
+        };
+        let statuses: Vec<_> = messages.into_iter().map(status).collect();
+        (statuses, std::mem::take(&mut *ledger.lock().unwrap()))
+    };
+    // The handshake, so that later datagrams leave at once.
+    assert_eq!(send(&[]), (vec![], vec![]));
+    let bad = Err(Refusal::InvalidCiphertext);
+    // One of three that follow one another, in the middle.
+    let three: [(u16, u32, &[u8]); 3] = [(0, 0, &[1; 8]), (0, 1, &[255; 8]), (0, 2, &[1; 4])];
+    assert_eq!(send(&three), (vec![Ok(()), bad, Ok(())], vec![(0, 1), (2, 1)]));
+    // A chunk twice, and other bytes for it; then what is there and what is new.
+    let again: [(u16, u32, &[u8]); 3] = [(1, 0, &[2; 8]), (1, 0, &[2; 8]), (1, 0, &[3; 8])];
+    assert_eq!(send(&again), (vec![Ok(()); 3], vec![(0, 2)]));
+    let mixed: [(u16, u32, &[u8]); 2] = [(1, 0, &[2; 16]), (1, 2, &[2; 4])];
+    assert_eq!(send(&mixed), (vec![Ok(()), Ok(())], vec![(1, 2), (2, 2)]));
+    // The one that closes a chunk leaves none for the next.
+    let full: [(u16, u32, &[u8]); 2] = [(2, 1, &[4; 8]), (3, 1, &[5; 8])];
+    assert_eq!(send(&full), (vec![Ok(()), Err(Refusal::RoundClosed)], vec![(1, 4)]));
+}
+
+/// Chunks 0 and 1 are a group: the result of its check does not outlast the next bit.
+#[test]
+fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
+    let mut pair = Pair::new(3, Faults::default());
+    let region = region(7, &Arc::default());
+    region.bind(5, Peer { node: node(1), incarnation: 11 });
+    pair.ends[1].register_sum(6, region).unwrap();
+    let mut send = |chunk: u32, data: &[u8]| {
+        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+        pair.ends[0].sum(now, peer, sum(4, 5, (chunk, 8), data)).unwrap();
+        pair.run(Duration::from_secs(1));
+        let region = pair.ends[1].sum_region(6).unwrap();
+        region.close(chunk);
+        (0..=chunk).map(|chunk| region.finish(chunk)).collect::<Vec<_>>()
+    };
+    let [Err(why)] = &send(0, &[1; 8])[..] else { panic!("half of two that need each other") };
+    assert!(why.starts_with("clients [5] are in a part of chunks 0 to 1 only"), "{why}");
+    assert_eq!(send(1, &[1; 8]), [Ok(vec![0]), Ok(vec![1])]);
+    assert_eq!(send(2, &[1; 4]), [Ok(vec![0]), Ok(vec![1]), Ok(vec![2])]);
+}
+
+/// Returns the process of a node that has no session with endpoint 1, at the second end of a pair.
+fn beside_a_stranger(stranger: Endpoint) -> Pair {
+    let mut pair = Pair::new(1, Faults::default());
+    pair.ends[1] = stranger;
+    pair
+}
+
+#[test]
+fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
+    let mut pair = beside_a_stranger(endpoint(3, 33));
+    let peer = Peer::of(node(1));
+    let (mut told, mut reports) = (vec![], vec![]);
+    for _ in 0..50 {
+        let now = pair.network.now();
+        pair.ends[1].write(now, peer, 1, 0, pattern(8, 0), None).unwrap();
+        let [seen, heard] = pair.run(Duration::from_millis(2));
+        told.extend(heard);
+        reports.extend(seen);
+    }
+    assert_eq!(told.len(), DECLINE_RATE as usize, "in the first second");
+    let [seen, heard] = pair.run(Duration::from_secs(2));
+    assert_eq!(heard.len(), 1, "what waited is answered later");
+    told.extend(heard);
+    reports.extend(seen);
+    let declined = Event::Unreachable { peer, cause: Cause::Unlisted };
+    assert!(told.iter().all(|event| *event == declined), "{told:?}");
+    let stranger = Stranger::Unlisted(node(3));
+    assert_eq!(reports, [Event::Stranger { from: addr(2), stranger }]);
+    assert_eq!(pair.ends[0].links_to(node(3)), 0);
+    assert_eq!(pair.ends[0].usage().links, 0);
+}
+
+#[test]
+fn whoever_knows_another_key_gets_silence_and_is_reported_now_and_then() {
+    let mut stranger = endpoint(2, 22);
+    stranger.contact(node(9), addr(1));
+    let mut pair = beside_a_stranger(stranger);
+    let now = pair.network.now();
+    pair.ends[1].write(now, Peer::of(node(9)), 1, 0, pattern(8, 0), None).unwrap();
+    let [reports, heard] = pair.run(Duration::from_secs(5));
+    assert_eq!(heard, []);
+    let wrong_key = Event::Stranger { from: addr(2), stranger: Stranger::WrongKey };
+    assert_eq!(reports, [wrong_key]);
+    assert!(pair.ends[0].stats().turned_away > 5);
+}
