@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::{
-    command::{cargo, output, program, run, target},
+    command::{cargo, output, program, run},
     gpu, hdl, hygiene, install,
     outcome::Outcome,
     python, suite, wheel,
@@ -96,10 +96,11 @@ fn format() -> Outcome {
     with_component("fmt", "rustfmt", "fmt --all --check")
 }
 
-/// The hardware is built beside: other languages, other processes.
+/// The hardware is built beside, and the Python packages of a later stage are fetched.
 fn build() -> Outcome {
     let built = thread::scope(|scope| {
         scope.spawn(hdl::prepare);
+        scope.spawn(wheel::prepare);
         suite::build()
     });
     match built {
@@ -111,19 +112,16 @@ fn build() -> Outcome {
 }
 
 fn docs() -> Outcome {
-    let mut command = cargo("doc --release --workspace --no-deps");
+    let mut command = cargo(&format!("doc --release {} --no-deps", suite::PACKAGES));
     let documented = run(command.env("RUSTDOCFLAGS", "-D warnings"));
-    documented.and_then(|()| run(&mut suite::linted("test --release --workspace --doc"))).into()
+    documented.and_then(|()| run(&mut suite::harness("--doc"))).into()
 }
 
-/// They are a workspace of their own, as cargo-fuzz has them, and are linked with a library in C++.
 fn fuzz() -> Outcome {
     if let Err(complaint) = output(program("c++").arg("--version")) {
         return Outcome::Skipped(complaint);
     }
-    let mut command =
-        cargo("check --release --locked --manifest-path fuzz/Cargo.toml --target-dir");
-    run(command.arg(target())).into()
+    run(&mut cargo("check --release --package ciphergram-fuzz")).into()
 }
 
 /// Runs all tests but those of devices and of namespaces, which have stages of their own.
@@ -162,11 +160,15 @@ const TFHE: &str =
 
 /// Runs what only the feature `tfhe` compiles: lints, and the tests of private ranges, in Python too.
 fn tfhe() -> Outcome {
-    let build =
-        || run(&mut suite::linted(&format!("build --release --workspace --all-targets {TFHE}")));
+    let build = || {
+        run(&mut suite::linted(&format!(
+            "build --release {} --all-targets {TFHE}",
+            suite::PACKAGES
+        )))
+    };
     let tested = build().and_then(|()| {
-        let tests = "nextest run --release --workspace --filterset test(private_ranges)";
-        run(&mut suite::linted(&format!("{tests} {TFHE}")))
+        let tests = "nextest run --release --filterset test(private_ranges)";
+        run(&mut suite::linted(&format!("{tests} {} {TFHE}", suite::PACKAGES)))
     });
     tested.map_or_else(Outcome::Failed, |()| wheel::run_with_feature("tfhe", build))
 }

@@ -18,6 +18,8 @@ use crate::{
     gpu,
 };
 
+/// The packages of all builds but that of fuzz targets, which are linked with a library in C++.
+pub(crate) const PACKAGES: &str = "--workspace --exclude ciphergram-fuzz";
 /// Tests that need what their stage provides, in the language of nextest's filters.
 const OF_OTHER_STAGES: &str = "binary_id(ciphergram-tests::accel) & test(/^gpu::/) | binary_id(ciphergram-tests::cli) & test(/^(gpu|namespaces)::/)";
 /// The variable that multiplies the cases of properties and the worlds that are played, and its value in long runs.
@@ -51,7 +53,7 @@ pub(crate) fn linted(words: &str) -> Command {
 ///
 /// Returns one line that says how the build failed.
 pub(crate) fn build() -> Result<(), String> {
-    run_seen(&mut linted("build --release --workspace --all-targets"))
+    run_seen(&mut linted(&format!("build --release {PACKAGES} --all-targets")))
 }
 
 /// Runs the tests of a filter, which says nothing of those that have stages of their own, on the CPU path of this name
@@ -63,7 +65,7 @@ pub(crate) fn build() -> Result<(), String> {
 pub(crate) fn run(filter: &str, path: Option<&str>, long: bool) -> Result<(), String> {
     build()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let mut command = linted("nextest run --release --workspace --no-fail-fast");
+    let mut command = linted(&format!("nextest run --release {PACKAGES} --no-fail-fast"));
     command.args(["--test-threads", &(PROCESSES_OF_A_CORE * cores).to_string()]);
     command.args(["--filterset", &format!("({filter}) - ({OF_OTHER_STAGES})")]);
     command.env(gpu::CHOICE, "none");
@@ -79,7 +81,7 @@ pub(crate) fn run(filter: &str, path: Option<&str>, long: bool) -> Result<(), St
 
 /// Returns a run of tests in one process for each program, `words` being cargo's options and the harness's.
 pub(crate) fn harness(words: &str) -> Command {
-    linted(&format!("test --release --workspace {words}"))
+    linted(&format!("test --release {PACKAGES} {words}"))
 }
 
 /// Runs a command of [`harness`] unseen, and returns what it printed.

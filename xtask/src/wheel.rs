@@ -27,14 +27,19 @@ const USUAL: &str = "wheel";
 
 /// Runs the tests of the package, but for those of separate stages.
 pub(crate) fn run() -> Outcome {
-    test(USUAL, TESTS, &ignored(), suite::build)
+    test(USUAL, TESTS, &usual_options(), suite::build)
+}
+
+/// Makes the environment of the stage, so that it is there later; the stage says why it cannot be.
+pub(crate) fn prepare() {
+    let _ = interpreter_of(USUAL);
 }
 
 /// Runs the same tests on a wheel, in an environment that holds [`lists`].
 pub(crate) fn test_built(interpreter: &Path, wheel: &Path) -> Result<(), String> {
     let wheel = wheel.to_string_lossy();
     pip(interpreter, "--no-deps --no-index --force-reinstall", &[&wheel])?;
-    pytest(interpreter, TESTS, &ignored())
+    pytest(interpreter, TESTS, &usual_options())
 }
 
 /// Returns the lists of packages that these tests need.
@@ -42,10 +47,19 @@ pub(crate) fn lists() -> [String; 2] {
     lists_of(USUAL)
 }
 
-/// Returns the options that leave out the tests of separate stages.
-fn ignored() -> Vec<String> {
+/// Returns the options that leave out the tests of separate stages, and run the others on all cores.
+fn usual_options() -> Vec<String> {
     let folders = stages::ALL.iter().filter(|stage| stage.separate).map(|stage| stage.name);
-    folders.map(|name| format!("--ignore={TESTS}/with_{name}")).collect()
+    let ignored = folders.map(|name| format!("--ignore={TESTS}/with_{name}"));
+    ignored.chain(["--numprocesses=auto".into()]).collect()
+}
+
+/// Returns the interpreter of a stage's environment.
+fn interpreter_of(stage: &str) -> Result<PathBuf, String> {
+    let lists = lists_of(stage);
+    let lists = lists.each_ref().map(String::as_str);
+    let name = format!("venv-{stage}");
+    Environment { name: &name, lists: &lists, oldest: OLDEST }.interpreter()
 }
 
 fn lists_of(stage: &str) -> [String; 2] {
@@ -71,17 +85,13 @@ fn test(
     options: &[String],
     build: fn() -> Result<(), String>,
 ) -> Outcome {
-    let lists = lists_of(stage);
-    let lists = lists.each_ref().map(String::as_str);
-    let name = format!("venv-{stage}");
-    let interpreter =
-        match (Environment { name: &name, lists: &lists, oldest: OLDEST }).interpreter() {
-            Ok(interpreter) => interpreter,
-            Err(reason) => {
-                println!("!! NOT RUN, no test of the Python package: {reason}");
-                return Outcome::Skipped(reason);
-            }
-        };
+    let interpreter = match interpreter_of(stage) {
+        Ok(interpreter) => interpreter,
+        Err(reason) => {
+            println!("!! NOT RUN, no test of the Python package: {reason}");
+            return Outcome::Skipped(reason);
+        }
+    };
     let built = build().and_then(|()| assemble()).and_then(|folder| show(&interpreter, &folder));
     built.and_then(|()| pytest(&interpreter, folder, options)).into()
 }
