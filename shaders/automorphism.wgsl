@@ -1,6 +1,7 @@
 // a(X^g), residue by residue. Coefficient i of the result is coefficient i/g of a, all modulo 2N, or its
 // negative, since X^N = −1: `words` is 1/g, and `stages` 0. In NTT form what stands at i is the value at
-// ψ^(2·brv(i) + 1), for the result that of a at the g-th power: `words` is g, and `stages` log2 N.
+// ψ^(2·brv(i) + 1), for the result that of a at the g-th power: `words` is g, and `stages` log2 N. A thread writes its
+// own place, and reads from anywhere.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,

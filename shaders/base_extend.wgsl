@@ -1,6 +1,7 @@
 // Residues of x, centred, to those modulo the `words` primes of another ring, a thread a coefficient. y = x + (Q − 1) / 2 is
 // not negative, and its digits v tell it modulo any prime: a row of 2 (L + 1) numbers at b has the prime,
-// −(Q − 1) / 2, and the weights of the digits, each with its quotient.
+// −(Q − 1) / 2, and the weights of the digits, each with its quotient. Nothing is compared with Q / 2, and the result
+// is exact. b goes up with a program; the constants of rings stay on the device.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,

@@ -1,7 +1,7 @@
 // A pass of the inverse transform of a into out: bit-reversed order to natural, the last stages first.
 // Residues come in below q. After j stages they are below 2^(j + 1) · q: sums double, and products are below 4q, of the
 // first stage below 3q. With 10 stages at most all stay below 2^61. A pass reduces them in the end. The last stage of
-// all is times N⁻¹, which its factor has in it.
+// all is times N⁻¹: its factor has it in it, and its sums are multiplied by it.
 
 const TABLE: u32 = 1u;
 

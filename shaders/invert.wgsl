@@ -1,6 +1,7 @@
 // The inverses mod m of public numbers a; 0 where there is none. By division steps, which decide by the lowest
 // bits alone: 29 of them give a matrix of small numbers whose product with (f, g) is a multiple of 2^29, one limb.
-// `rows` is how often that is done: as often as numbers of this size ever need, so that teams go together.
+// `rows` is how often that is done: as often as numbers of this size ever need, so that teams go together. That is 408
+// times for 4096 bits and 815 for 8192, of twelve mads a limb each: f, g, d and e.
 //
 // Source: D. J. Bernstein and B.-Y. Yang, "Fast constant-time gcd computation and modular inversion", 2019.
 //

@@ -2,7 +2,8 @@
 //
 // A number is TEAM · LIMBS limbs of 29 bits, limb 0 least significant. The TEAM threads of a team
 // hold LIMBS limbs each, an even number, in registers; rank 0 holds the lowest. A workgroup of 32 threads is 32 / TEAM
-// teams. With R' = 2^(29 · TEAM · LIMBS) the host chooses sizes such that R' ≥ 4m.
+// teams; on NVIDIA it is one warp, so a barrier is of one warp. With R' = 2^(29 · TEAM · LIMBS) the host chooses sizes
+// such that R' ≥ 4m.
 //
 // Ranges. "Settled" is: every limb at most 2^29, and the number below R'. `mont` takes settled
 // numbers and gives a settled one: x·y/R' + m, which is below 2m for x, y < 2m, and for x < R', y < m. `reduce`
@@ -10,7 +11,8 @@
 //
 // Columns. A column is with a thread for as many limbs of y as the thread has itself; what then goes to the rank below
 // is 29 bits of it. So it takes at most 2 · 18 products of at most 2^58, in pair.wgsl 3 · 18, and carries below 2^36:
-// less than 2^63.8, and nothing is carried from column to column inside the loop but what leaves the lowest two.
+// less than 2^63.8, and nothing is carried from column to column inside the loop but what leaves the lowest two. With
+// limbs of 30 bits columns would overflow; with 32 bits each product would need carries.
 //
 // No branch, no address and no loop depends on a number.
 
@@ -102,7 +104,8 @@ fn clamped() -> u32 {
 }
 
 // Where limb `j` of this thread is, of number `index` of those that lie as threads take them: four limbs of rank 0, of
-// rank 1 and so on, then the next four of each. Of the last four there may be places that nobody uses.
+// rank 1 and so on, then the next four of each: neighbouring threads read neighbouring 16 bytes, each with one
+// instruction and one address. Of the last four there may be places that nobody uses.
 fn place(index: u32, j: u32) -> u32 {
     return 4u * ((index * FOURS + j / 4u) * TEAM + rank) + j % 4u;
 }

@@ -3,8 +3,10 @@
 // x₀·y₀ + q·s = u·2^(58 · rounds) gives x₀·y₀ / 2^(58 · rounds) = u − s·q / 2^(58 · rounds). So the digits of the
 // product are u, and x₀·y₁ + x₁·y₀ − q over 2^(58 · rounds) modulo s. Digit i of q is known when column i of
 // the upper sum is the lowest, and takes its complement; all these are 2^(58 · rounds) − q, so they leave 1 too
-// much, and s − 1 makes up for it. Both sums take one loop, whose rounds are half as many as those of a product
-// modulo s² as a number, with half as many threads.
+// much, and s − 1 makes up for it. Both sums take one loop, with one barrier a round, which keeps no digit of q. Its
+// rounds are half as many as those of a product modulo s² as a number, with half as many threads. A limb costs a thread
+// five mads, of a square four: 5/8 and 1/2 of those as a number. Around powers, bases are split and results joined: six
+// products modulo s, one modulo s² as a number.
 //
 // Ranges. Powers take a round more than y has limbs for, over R'' = 2^58 · R'. Of low digits below 2s and
 // high ones below 2.1s they leave (x₀·y₀) / R'' + s and (x₀·y₁ + x₁·y₀) / R'' + 1 + s + (s − 1): less than 2s and

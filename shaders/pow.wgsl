@@ -7,7 +7,8 @@
 // So it is the power of an own base (rows = 1), simultaneous powers of shared bases (a row and an
 // exponent each), and the power of a fixed base (a row for each digit, one window).
 //
-// Every entry of a table is read for every digit, and the digit only makes masks of it.
+// Every entry of a table is read for every digit, and the digit only makes masks of it. Digits have 1 to 7 bits, of an
+// own base at most 5, by the cost of limbs touched (`digit_cost` in accel/src/gpu/constants.rs).
 
 // What is b elsewhere: four limbs of a thread at once.
 @group(0) @binding(3) var<storage, read> entries: array<vec4<u32>>;

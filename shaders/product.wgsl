@@ -1,5 +1,8 @@
 // The product of all `rows` numbers of an item of a, mod m. b is R'^rows mod m, which makes up for
 // as many Montgomery products: one for each row after the first, and the one by b itself, in round `rows`.
+//
+// Many rows of few items, below 4,096, are multiplied in groups of 16 first, and the products likewise: see `product`
+// in accel/src/gpu/residues.rs.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,

@@ -4,14 +4,15 @@
 // Stage s of a transform of N = 2^n joins residues that differ in bit n − 1 − s of their place. A pass
 // is `stages` stages from `first_stage` on. What belongs together has the same places but for `stages`
 // bits; a tile is 2^log_columns neighbours of those, so that memory is read in runs. Whole tiles
-// have at most 1024 residues, so every transform takes one pass up to 2^10, else two: the outer stages with
-// columns, the inner ones without.
+// have at most 1024 residues (8 KiB), so every transform takes one pass up to 2^10, else two: the outer stages with
+// columns, at least 16 (128 bytes) up to 2^16, the inner ones without. A pass reads and writes each residue once.
 //
 // A round is three stages (radix 8), in registers: a thread takes eight residues whose places in the tile differ in three
 // neighbouring bits, and puts what it makes of them at the same places. So one barrier a round is enough, and
-// workgroup memory is read and written a third as often as stages are. The round with stage 0 takes what is left of
-// them, one to three. A pass loads its first round from a and stores its last one, unless they are of neighbours: those
-// go through workgroup memory, for threads side by side to have neighbours of their own.
+// workgroup memory is read and written a third as often as stages are: ten stages are four rounds, 64 bytes a residue
+// in place of 160. The round with stage 0 takes what is left of them, one to three. A pass of columns of one round, as
+// for N = 8192, does without workgroup memory. A pass loads its first round from a and stores its last one, unless they
+// are of neighbours: those go through workgroup memory, for threads side by side to have neighbours of their own.
 
 const TILE: u32 = 1024u;
 const THREADS: u32 = 128u;

@@ -1,7 +1,8 @@
 // The sum over seeds of the uniform polynomials that each names with a stream number b: `words` seeds of a from
 // `first_seed` on, added to what is there unless the first is seed 0. Draws come in runs of sixteen blocks: draw
 // 16·k + j is lane k of block j. A draw that is not below its prime is left out, which moves all after it.
-// A workgroup an item. Public: rejection takes variable time.
+// A workgroup an item, one prime after the other: few polynomials leave a large GPU idle. Public: rejection takes
+// variable time.
 //
 // A run is taken limb by limb, nearly always in one step: all draws from `taken` on are held against the prime
 // of the next place; each that is below goes to that place plus the number of those before it, if that is still

@@ -7,6 +7,25 @@
 // that is all it costs, if w · p is above what the store takes, 2w + ROWS · p + 13 and w + 4 more with c, as
 // it is from 520 bits on (with c from 700), and if the numbers in flight have 5 · ROWS + 4 words together. No
 // time depends on the values of operands.
+//
+// Cycle by cycle, as in pictures/product.svg: a product modulo a number of 512 bits, in 8 rows, with a memory that
+// answers after 100 cycles. Operands are cut one after the other, a word or a digit a cycle.
+//
+//     0         the array takes the job; it asks for a, m and b in the next three cycles
+//     101-106   their six beats come
+//     200       the ring takes the number, whose 22 words enter without a gap; a row has them 5 cycles after the
+//               one before it
+//     203       pass 1 at row 0; the other four passes follow 5 · 8 + 4 = 44 cycles apart
+//     419-440   the result leaves the last row
+//     445, 455  its two beats are written
+//
+// A lone number of 22 words keeps half of the rows busy; a second one would fit into the gaps.
+//
+// Karatsuba does not pay. Half of a product modulo m is a · b, half is q · m. Three products of half the size save a
+// quarter of a · b. But digits of q are found one after the other as the sum goes by, and q · m cannot be halved
+// before q is there: 0.75 + 1 of 2, 18.1 k of 20.7 k multiplier-cycles for 2048 bits, if the multipliers of a · b had
+// other work meanwhile, and more than now if not. A q made beforehand, a · b · m′ mod R, costs at least half a product:
+// 0.75 + 0.5 + 0.75 is 2 again. So 16 k is out of reach.
 module array #(
     parameter ROWS = 8,      // 2 to 22: see packer.sv
     parameter NUMBERS = 16,  // in flight, a power of two

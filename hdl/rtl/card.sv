@@ -7,6 +7,20 @@
 // `front` reads and checks descriptors, the scoreboard holds those in flight and starts each when nothing before it is in
 // its way, `issue` makes a job of each item. Units read their operands and write results; a job is done when memory says
 // that its last beat is written.
+//
+// Cycle by cycle, as in pictures/descriptor.svg: one product modulo a number of 512 bits, with a memory that answers at
+// once.
+//
+//     0         the host writes the tail
+//     2         the front asks for the descriptor, and has it at 5
+//     11        it offers it to the scoreboard, which compares it with its eight entries, one a cycle
+//     20        the scoreboard starts it; the array has the job a cycle later, its operands by 30
+//     127-359   rows work
+//     370, 380  the two beats of the result are written
+//     385       the status follows
+//     389       the head advances, and the interrupt rises
+//
+// So 21 cycles go by before the array has its job, and 10 after it gives its last beat.
 module card #(
     parameter ARRAYS = 4,
     parameter ROWS = 8,         // of an array, 2 to 22: see packer.sv
@@ -69,7 +83,7 @@ module card #(
   `include "registers.svh"
 
   // An error that memory answers with is not seen here. What comes of it is a wrong number: tags find it in a sum, and
-  // nothing does in a lone ciphertext.
+  // nothing does in a lone ciphertext. It would take a bit of the status register.
   wire unused = &{axil_awprot, axil_arprot, axil_wstrb, axi_rresp, axi_bresp, axi_rid, axi_bid};
   assign axil_bresp = 0;
   assign axil_rresp = 0;

@@ -2,6 +2,17 @@
 //
 // A descriptor that cannot be done goes on with the status that says why, and touches nothing. It takes some 15 cycles
 // and a read; those before it are at work meanwhile.
+//
+// Checks, in this order:
+//
+//     unknown   there is no such operation, or a bit without meaning is set. Fields that an operation does not have
+//               are 0, but for place, stride and length of operands, which nobody looks at.
+//     empty     no items
+//     size      operands have 1 to 32 beats; a, b and d of add_beats as many as each other, up to 255, and d of wipe up
+//               to 255; c of linear has one, m of reduce no more than a. words is 2 to 320, passes 1 to 64; multiply
+//               writes T or Q. A shift is within a of reduce and b of select; a digit of 2 or 4 bits begins at a
+//               multiple of that.
+//     range     an operand is not in card memory
 module front #(
     parameter MAX_WORDS  = 320,
     parameter MAX_PASSES = 64

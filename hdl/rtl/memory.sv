@@ -2,7 +2,8 @@
 //
 // Reads: a request names a beat and a length from 1; it is cut at multiples of 4 KiB, as AXI wants. Beats come back in
 // the order of requests (one AXI identifier), and a unit takes them whenever they come. Writes: one beat a request, with
-// strobes; `done` says that the last write of a job is in memory, by its tag: only then may another read it.
+// strobes, which a memory controller likes less than bursts; `done` says that the last write of a job is in memory, by
+// its tag: only then may another read it.
 //
 // Turns go round: a unit that waits is served after at most one request of each other one. While `halt` is high no new
 // request is taken; `quiet` says that none is on its way.

@@ -3,6 +3,9 @@
 // It holds `ENTRIES` descriptors in a circle. One that comes in waits for those before it that write what it reads or
 // writes, or that read what it writes: a bit for each, found one a cycle, cleared when that one is done. Whatever order
 // they end in, their statuses are written in the order in which they came.
+//
+// Clock. A floorplan would have to argue for the comparators here (a register stage for each, if need be) and for the
+// multiplexers of memory.sv. Nobody has made one.
 module scoreboard #(
     parameter ENTRIES = 8,
     parameter TAG = $clog2(ENTRIES)
