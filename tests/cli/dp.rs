@@ -44,28 +44,15 @@ fn rounds_colluders_and_values_raise_epsilon() {
 #[test]
 fn noise_that_does_not_protect_is_refused_by_name() {
     let place = Place::new();
-    let cases = [
-        ("--range 7", "a sigma of 1 has no headroom: the range is 7, but the clip of 1 and 12"),
-        ("--delta 0", "a delta of 0; choose a number between 0 and 1"),
-        ("--delta -1", "a delta of -1;"),
-        ("--sample 0.1", "--sample"),
-        ("--bits 7", "7 is not in 8..=24"),
-    ];
-    for (more, why) in cases {
-        place.fails_with(2, &format!("{ONE} {more}"), &[why]);
-    }
-    for (from, to, why) in [
-        ("--sigma 1", "--sigma 0", "a sigma of 0; choose a positive number"),
-        ("--sigma 1", "--sigma -1", "a sigma of -1;"),
-        ("--sigma 1", "--sigma nan", "a sigma of NaN;"),
-        ("--sigma 1", "--sigma 0.00001", "less than 1: choose a larger sigma"),
-        ("--sigma 1", "--sigma 0.05", "no epsilon at a delta of 0.00001"),
-        ("--clip 1", "--clip 0", "a clip of 0; choose a positive number"),
-        ("--clip 1", "--clip inf", "a clip of inf;"),
-        ("--clients 8", "--clients 1025", "3 to 1025 clients; choose 1 to 1024"),
-        ("--clients 8", "--clients 2", "3 to 2 clients; choose 1 to 1024, and the fewest first"),
-        ("--rounds 1", "--rounds 0", "a number of rounds of 0; choose 1 or more"),
+    for (words, why) in [
+        (ONE.replace("--sigma 1", "--sigma 0"), "a sigma of 0; choose a positive number"),
+        (
+            format!("{ONE} --range 7"),
+            "a sigma of 1 has no headroom: the range is 7, but the clip of 1 and 12",
+        ),
+        (format!("{ONE} --sample 0.1"), "--sample"),
+        (format!("{ONE} --bits 7"), "7 is not in 8..=24"),
     ] {
-        place.fails_with(2, &ONE.replace(from, to), &[why]);
+        place.fails_with(2, &words, &[why]);
     }
 }

@@ -10,7 +10,7 @@ use ciphergram_he::{
     SecretKey, Sum, TensorSpec, Ticket, aggregate, codec,
     error::CiphertextFault,
     error::FrameError,
-    exchange::{Announcement, Joined, RoundTerms},
+    exchange::{Announcement, RoundTerms},
     frame::Frame,
     params::{Literal, Scheme},
 };
@@ -157,28 +157,6 @@ fn sums_refuse_by_name() {
 }
 
 #[test]
-fn round_terms_join_what_can_be_joined() {
-    let key = key(8, 16);
-    let announce = |round, range, weight| Announcement {
-        seed: Ticket::draw().unwrap().seed(),
-        job: key.job.id(),
-        lowest_round: round,
-        agreement: agreement(vec![spec("a", &[2])], range, weight),
-        proposal: None,
-    };
-    let join = |all: &[(u16, Announcement)]| RoundTerms::join(&key.job, all);
-    let Joined { terms, left_out } =
-        join(&[(1, announce(4, 0.5, 3)), (0, announce(9, 2.0, 2))]).unwrap();
-    assert!(left_out.is_empty());
-    assert_eq!((terms.agreement.ranges(), terms.agreement.max_weight()), (&[2.0][..], 3));
-    assert_eq!(terms.round, 9);
-    assert_eq!(terms.participants.iter().map(|p| p.number).collect::<Vec<_>>(), [0, 1]);
-    let bytes = terms.to_bytes(key.public());
-    assert_eq!(RoundTerms::from_bytes(&bytes, key.public()), Ok(terms));
-    assert_eq!(join(&[]).err(), Some(Error::NothingToSum));
-}
-
-#[test]
 fn agreements_that_no_sum_can_hold_are_refused() {
     let refuse = |specs: Vec<TensorSpec>| {
         let ranges = vec![1.0; specs.len()];
@@ -250,17 +228,6 @@ fn key_files_of_the_wrong_kind_or_content_are_refused() {
 }
 
 proptest! {
-    /// Any damage to a file is found, and nothing panics.
-    #[test]
-    fn damage_is_found(at in 0usize..500, bit in 0u8..8) {
-        let key = key(2, 16);
-        let agreement = agreement(vec![spec("t", &[5])], 1.0, 1);
-        let mut bytes = contribution(&key, 1, &agreement).to_bytes(key.public());
-        let at = at % bytes.len();
-        bytes[at] ^= 1 << bit;
-        prop_assert!(Contribution::from_bytes(&bytes, key.public()).is_err());
-    }
-
     /// Bodies that a digest vouches for but that make no sense never panic.
     #[test]
     fn malformed_bodies_never_panic(

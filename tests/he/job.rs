@@ -80,6 +80,7 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
     // Nobody is left: the first reason.
     let error = RoundTerms::join(&job, &all[2..3]).err().unwrap();
     assert!(error.to_string().contains(": the job does not admit it"), "{error}");
+    assert_eq!(RoundTerms::join(&job, &[]).err(), Some(Error::NothingToSum));
 }
 
 /// Who comes first settles nothing if the job does.

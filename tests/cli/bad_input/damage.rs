@@ -125,7 +125,12 @@ fn a_flipped_bit_never_panics_and_is_named_where_a_digest_covers_it() {
         };
         places(whole.len()).map(flip).collect::<Vec<_>>()
     });
-    check(&place, rows.collect());
+    // The line names the cause too.
+    let mut last = place.read("a.cgm");
+    *last.last_mut().unwrap() ^= 1;
+    let cause = "bad: damaged: the digest does not match";
+    let last = row(1, TARGETS[0].commands[0], cause).with("bad", last);
+    check(&place, rows.chain([last]).collect());
 }
 
 /// Returns the spool of a client amid a round, behind a relay that delays what would end it.

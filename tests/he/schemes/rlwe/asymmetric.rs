@@ -276,23 +276,6 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
     }
 }
 
-/// Any change of a mask or of values shows: in the guard, in tags, or beside the fields.
-#[test]
-fn a_bit_of_a_mask_spoils_the_whole_polynomial() {
-    let key = of_five();
-    let g = *key.public().parameters().geometry();
-    let whole = contribute(&key, 0, &[9; 5], 1, &agreement(5, 1));
-    let sum = key.aggregate([whole.clone()]).unwrap();
-    assert!(key.open(&sum).is_ok());
-    // The lowest bit of a residue: it is below its prime as before, unless it is the largest.
-    for byte in [0, 1280 * 20 + 64, 1280 * 163, 1280 * g.mask_chunks, 1280 * (g.mask_chunks + 1)] {
-        let mut contribution = whole.clone();
-        contribution.stream.to_mut()[byte] ^= 1;
-        let sum = key.aggregate([contribution]).unwrap();
-        assert_eq!(key.open(&sum).err(), Some(Error::NotTheirs { contributors: 1 }), "{byte}");
-    }
-}
-
 #[test]
 fn a_contribution_is_resumed_at_a_polynomial_only() {
     let key = of_five();
