@@ -127,9 +127,3 @@ pub(crate) fn read_clipped(
     let clipped = clipped.map_err(|e| e.within(path.display()))?;
     Ok((update, clipped.unwrap_or_default()))
 }
-
-/// Returns for each tensor the more of two counts of clipped values: what was clipped twice counts once.
-pub(crate) fn most_clipped(first: &[usize], then: &[usize]) -> Vec<usize> {
-    let first = first.iter().chain(std::iter::repeat(&0));
-    then.iter().zip(first).map(|(a, b)| *a.max(b)).collect()
-}

@@ -29,7 +29,7 @@ mod ranges;
 
 pub use agreement::{Agreement, OpenedRound};
 pub(crate) use agreement::{check_layout, check_specs, read_specs, write_specs};
-pub(crate) use decode::{Decoder, decode_by, decode_into, decode_to};
+pub(crate) use decode::{Decoder, decode_into, decode_to};
 pub use decode::{Output, decode};
 pub(crate) use fields::{Fields, bits_at, is_zero_between};
 pub(crate) use norm::norm;
@@ -40,6 +40,14 @@ pub use precision::{Precision, TensorBits};
 pub use quantise::Quantised;
 pub(crate) use quantise::{FieldRoom, Rounder, round};
 pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};
+
+/// Returns for each tensor the more of two counts of clipped values, the first empty if nothing was clipped before:
+/// what was clipped twice counts once.
+#[must_use]
+pub fn most_clipped(first: &[usize], then: &[usize]) -> Vec<usize> {
+    let first = first.iter().chain(std::iter::repeat(&0));
+    then.iter().zip(first).map(|(a, b)| *a.max(b)).collect()
+}
 
 #[cfg(test)]
 mod tests {

@@ -53,7 +53,7 @@ impl Seed {
     ///
     /// # Errors
     /// No randomness.
-    pub(crate) fn draw() -> Result<Self, Error> {
+    pub fn draw() -> Result<Self, Error> {
         Ok(Self(*random::bytes::<32>()?))
     }
 

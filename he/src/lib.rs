@@ -47,6 +47,7 @@ mod ids;
 pub mod job;
 pub mod keys;
 mod ledger;
+mod member;
 pub mod mod_arith;
 pub mod params;
 pub mod private_ranges;
@@ -74,11 +75,11 @@ pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
 pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};
 pub use ledger::Ledger;
+pub use member::Member;
 pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};
 pub use tensors::{Dtype, Integers, Tensor, TensorSpec, Update};
 pub use update::{
-    Accumulator, Encrypted, Leaves, OpenedSum, Sealer, Summing, Ticket, Written, aggregate,
-    decrypt, decrypt_into, decrypt_to, encrypt, encrypt_to,
+    Accumulator, Destination, OpenedSum, Sealer, Summing, Ticket, aggregate, open_to,
 };

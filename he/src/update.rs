@@ -1,11 +1,11 @@
-//! Updates to contributions, contributions to sums, sums to updates: for whole files by three functions,
-//! chunk by chunk by the types beneath them. Nothing here knows a scheme.
+//! Updates to contributions, contributions to sums, sums to updates. Nothing here knows a scheme, or who is a
+//! [`Member`](crate::Member).
 //!
-//! | | whole | chunk by chunk |
+//! | | whole | in part |
 //! |---|---|---|
-//! | a client's tensors to a contribution | [`encrypt`], to a file [`encrypt_to`] | [`Sealer`], under a [`Ticket`] |
+//! | a client's tensors to a contribution | [`Sealer::write_to`] | [`Sealer::next_batch`], under a [`Ticket`] |
 //! | contributions to their sum | [`aggregate`](fn@aggregate), one by one [`Summing`] | [`Accumulator`] |
-//! | a sum to tensors | [`decrypt`], [`decrypt_into`], to a file [`decrypt_to`] | [`OpenedSum`], to exact integers |
+//! | a sum to tensors | [`open_to`] a [`Destination`] | [`OpenedSum`], to exact integers |
 
 mod aggregate;
 mod open;
@@ -14,7 +14,7 @@ mod summing;
 mod ticket;
 
 pub use aggregate::Accumulator;
-pub use open::{OpenedSum, decrypt, decrypt_into, decrypt_to};
-pub use seal::{Encrypted, Leaves, Sealer, Written, encrypt, encrypt_to};
+pub use open::{Destination, OpenedSum, open_to};
+pub use seal::Sealer;
 pub use summing::{Summing, aggregate};
 pub use ticket::Ticket;

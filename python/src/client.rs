@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, KeyRef, Update};
+use ciphergram_he::{self as he, AnyKey, Destination, KeyRef, Member, Update};
 use ciphergram_nic::{
     federation::{
         self, Participation, PathConfig, RoundResult,
@@ -217,7 +217,7 @@ impl Client {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let Key::Secret(key, _) = &self.key else {
+        let Key::Secret(..) = &self.key else {
             let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
             return Err(Error::Own("KeyKind", text.into()));
         };
@@ -231,15 +231,15 @@ impl Client {
         let target = &mut arrays;
         let mut opened = |result: &mut RoundResult| {
             let mut slices = target.slices();
-            let output = opened::output(total);
+            let to = Destination::Memory(&mut slices);
             self.with(&round, |participation| {
-                result.decrypt_into(key, participation, output, &mut slices).map_err(Error::from)
+                Ok(result.open_to(&participation.member, opened::output(total), to)?)
             })
         };
         py.detach(|| opened(&mut result))?;
         finish(&mut result)?;
         warn_clipped(py, &result.clipped);
-        opened::most(&mut result.clipped, &outside);
+        result.clipped = he::codec::most_clipped(&outside, &result.clipped);
         opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
     }
 
@@ -264,7 +264,7 @@ impl Client {
         let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
         finish(&mut result)?;
         warn_clipped(py, &result.clipped);
-        opened::most(&mut result.clipped, &outside);
+        result.clipped = he::codec::most_clipped(&outside, &result.clipped);
         let key = self.key.as_ref().public().clone();
         let public = PublicKey { key, job: Some(self.job.clone().into()) };
         Ok(Sum::new(result.sum, public, Some(result.clipped)))
@@ -345,18 +345,16 @@ impl Client {
         round: &Round<'_>,
         act: impl FnOnce(&Participation<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (threads, ledger) = (pool::pool()?, self.used.ledger()?);
+        let (threads, ledger) = (Some(pool::pool()?), self.used.ledger()?);
+        let engine = crate::engines::engine(&self.engine)?;
+        let member = Member::new(self.key.as_ref(), &self.job, &ledger, engine);
         act(&Participation {
-            key: self.key.as_ref(),
-            job: &self.job,
-            ledger: Some(&ledger),
-            engine: crate::engines::engine(&self.engine)?,
+            member: Member { threads, ..member },
             update: round.update,
             weight: round.weight,
             spool: self.spool.as_deref(),
             patience: self.patience,
             keep_fields: false,
-            threads: Some(&threads),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_int, sync::Arc};
 
-use ciphergram_he::{self as he, Error as SchemeError, Written, frame::Frame};
+use ciphergram_he::{self as he, Error as SchemeError, frame::Frame};
 use pyo3::{
     ffi,
     prelude::*,
@@ -38,23 +38,23 @@ pub(crate) struct Inner {
 }
 
 impl Contribution {
-    /// Takes what a client encrypted for a job and under an agreement.
+    /// Takes what a client encrypted to a round and under an agreement.
     pub(crate) fn encrypted(
         bytes: Vec<u8>,
-        written: Written,
-        client: u16,
-        (job, agreement): (&he::Job, &he::Agreement),
+        member: &he::Member<'_>,
+        round: u64,
+        agreement: he::Agreement,
+        clipped: Vec<usize>,
         key: PublicKey,
     ) -> Self {
-        let Written { clipped, round, .. } = written;
         Self(Arc::new(Inner {
             frame: bytes.into(),
-            client,
+            client: member.key.number(),
             round,
-            job: job.id(),
+            job: member.job.id(),
             key: key.key.id(),
             scheme: key.key.parameters().scheme().name(),
-            agreement: agreement.clone(),
+            agreement,
             clipped: Some(clipped),
             public: Some(key),
         }))

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ciphergram_he::{self as he, KeyRef, Ledger, decrypt_into};
+use ciphergram_he::{self as he, Destination, KeyRef, Ledger};
 use pyo3::prelude::*;
 
 use self::contributing::Contributing;
@@ -429,16 +429,14 @@ impl SecretKey {
         sum.check_key(self.key.public())?;
         let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
         let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
-        let (key, ledger) = (&self.key, &self.used.ledger()?);
-        let output = opened::output(total);
+        let (ledger, threads) = (self.used.ledger()?, Some(pool::pool()?));
+        let key = self.key.as_client(0);
+        let member = he::Member { threads, ..he::Member::new(key, &job, &ledger, engine) };
         let (inner, target) = (&sum.sum, &mut arrays);
-        let threads = pool::pool()?;
-        py.detach(move || {
+        py.detach(|| {
             let mut slices = target.slices();
-            let mut open = || decrypt_into(key, &*engine, inner, &job, output, &mut slices);
-            // Only what computes is on those threads: one that waited there for its turn might keep another from
-            // ending its own.
-            ledger.open(key.public(), &job, inner, || threads.install(&mut open))
+            let to = Destination::Memory(&mut slices);
+            member.open_sum(inner, opened::output(total), to)
         })?;
         opened::opened(py, arrays, &sum.sum, total, None)
     }

@@ -47,8 +47,3 @@ pub(crate) fn by_name<'py>(
     }
     Ok(Some(names))
 }
-
-/// Takes for each tensor the larger of two counts.
-pub(crate) fn most(counts: &mut [usize], others: &[usize]) {
-    counts.iter_mut().zip(others).for_each(|(count, other)| *count = (*other).max(*count));
-}

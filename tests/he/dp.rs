@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, Job, Limits, Scheme, Sealer, SecretKey, Tensor,
-    TensorSpec, Ticket, Update, aggregate,
+    Agreement, Dtype, Error, Job, Limits, OpenedSum, Scheme, Sealer, SecretKey, Tensor, TensorSpec,
+    Ticket, Update, aggregate,
     codec::Output,
-    decrypt,
     dp::{Literal, Mechanism, Noise},
     job::{Budget, NoiseLimits},
     params,
@@ -57,17 +56,11 @@ fn a_sum_opens_to_the_mean_of_what_was_clipped_with_the_noise_that_was_agreed() 
         let own = terms.quantise(&update(norm), 1, parameters, &[client as u8; 32]).unwrap();
         let (key, ticket) = (key.as_client(client), Ticket::draw().unwrap());
         let sealer = Sealer::new(key, engine.clone(), own, ticket, &terms).unwrap();
-        let contribution = Contribution {
-            contributor: sealer.contributor(),
-            job: job.id(),
-            round: 0,
-            agreement: agreement.clone(),
-            stream: sealer.seal_all().unwrap().into(),
-        };
-        ("one", Ok(contribution))
+        ("one", sealer.into_contribution())
     });
     let sum = aggregate(key.public(), &job, engine.clone(), contributions).unwrap();
-    let mean = decrypt(&key, &*engine, &sum, &job, Output::Mean).unwrap();
+    let mean =
+        OpenedSum::open(&key, &*engine, &sum, &job).unwrap().decode(&sum, Output::Mean).unwrap();
     let expected = update(20.0 / 5.0);
     let off: Vec<_> = values(&mean).zip(values(&expected)).map(|(x, y)| x - y).collect();
     // Five shares of four that make the noise of a sum; rounding adds a quarter of a squared step each at most.

@@ -10,9 +10,9 @@ use std::{
 
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Leaves,
-    Ledger, Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate, codec::Output,
-    decrypt, decrypt_to, encrypt_to, params::Scheme,
+    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Destination, Dtype, Error,
+    Ledger, Member, Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate,
+    codec::Output, open_to, params::Scheme,
 };
 use ciphergram_tests::cases;
 use proptest::prelude::*;
@@ -388,61 +388,52 @@ fn a_contribution_is_written_while_it_is_sealed() {
     let spec = TensorSpec { name: "t".into(), dtype: Dtype::F64, shape: vec![count as u64] };
     let agreement = Agreement::new(vec![spec.clone()], vec![1.0], 1).unwrap();
     let update = Update::new(vec![Tensor::from_values(spec, &values).unwrap()]);
-    let agreed = (&key.job, &agreement);
     let folder = tempfile::tempdir().unwrap();
     let ledger = Ledger::beside(&folder.path().join("secret.json"));
+    let member = Member::new(key.secret.as_client(1), &key.job, &ledger, engine());
+    let seal = |weight, round| member.seal(&update, weight, &agreement, round);
+    let prepare = |round| member.prepare(&update, 1, &agreement, round);
     let mut file = vec![];
-    let client = key.secret.as_client(1);
-    let to = (&ledger, Some(ROUND));
-    let written =
-        encrypt_to(client, engine(), (&update, 1), agreed, to, &mut file, Leaves::Written).unwrap();
-    assert_eq!(written.round, ROUND);
-    assert_eq!((written.clipped, ledger.next_round(&key.job, 1)), (vec![0], Ok(ROUND + 1)));
+    let sealer = seal(1, Some(ROUND)).unwrap();
+    assert_eq!((sealer.round(), sealer.clipped()), (ROUND, &[0][..]));
+    assert_eq!(ledger.next_round(&key.job, 1), Ok(ROUND + 1), "before anything is sealed");
+    let bytes = sealer.write_to(&mut file).unwrap();
     let contribution = Contribution::from_bytes(&file, key.public()).unwrap();
-    assert_eq!(contribution.stream.len(), written.bytes);
+    assert_eq!(contribution.stream.len(), bytes);
     assert!(contribution.to_bytes(key.public()) == file);
     let owned = Contribution::from_vec(file.clone(), key.public()).unwrap();
     assert!(owned == contribution);
     let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(owned))]).unwrap();
     assert!(Sum::from_vec(sum.to_bytes(key.public()), key.public()).unwrap() == sum);
-    let mean = decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).unwrap();
+    let mean = key.decrypt(&sum, Output::Mean).unwrap();
     let mean = mean.tensors()[0].values().unwrap();
     assert!(values.iter().zip(mean).all(|(x, y)| (x - y).abs() <= 1.0 / 32767.0));
     // A second one to the round is not written.
-    let again =
-        encrypt_to(client, engine(), (&update, 1), agreed, to, &mut vec![], Leaves::Written);
-    assert!(again.is_err());
+    assert!(matches!(seal(1, Some(ROUND)).err(), Some(Error::RoundOver { .. })));
     // What is not in place yet uses no round. Of two at once, one gets it.
     let mut two = [vec![], vec![]];
     for file in &mut two {
-        let to = (&ledger, None);
-        let written =
-            encrypt_to(client, engine(), (&update, 1), agreed, to, file, Leaves::InPlace).unwrap();
-        assert_eq!((written.round, ledger.next_round(&key.job, 1)), (ROUND + 1, Ok(ROUND + 1)));
+        let sealer = prepare(None).unwrap();
+        assert_eq!(sealer.round(), ROUND + 1);
+        sealer.write_to(file).unwrap();
+        assert_eq!(ledger.next_round(&key.job, 1), Ok(ROUND + 1));
         let read = Contribution::from_bytes(file, key.public()).unwrap();
         let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(read))]).unwrap();
-        assert!(decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).is_ok());
+        assert!(key.decrypt(&sum, Output::Mean).is_ok());
     }
     let [one, other] =
         two.map(|file| Contribution::from_vec(file, key.public()).unwrap().contributor.seed);
     assert_ne!(one, other, "a seed of its own each");
-    let place = || ledger.seal(&key.job, 1, ROUND + 1);
-    assert_eq!(place(), Ok(()));
-    assert!(matches!(place(), Err(Error::RoundOver { .. })));
-    let past = encrypt_to(client, engine(), (&update, 1), agreed, to, &mut vec![], Leaves::InPlace);
-    assert!(matches!(past, Err(Error::RoundOver { .. })), "before the work");
+    assert_eq!(member.enter(ROUND + 1), Ok(()));
+    assert!(matches!(member.enter(ROUND + 1), Err(Error::RoundOver { .. })));
+    let past = prepare(Some(ROUND)).err();
+    assert!(matches!(past, Some(Error::RoundOver { .. })), "before the work");
     // The next round is taken when all was checked, and what is sealed opens as of it.
-    let next = (&ledger, None);
-    let refused =
-        encrypt_to(client, engine(), (&update, 2), agreed, next, &mut vec![], Leaves::Written);
-    assert!(matches!(refused.map(|written| written.round), Err(Error::Weight { .. })));
-    let mut file = vec![];
-    let written =
-        encrypt_to(client, engine(), (&update, 1), agreed, next, &mut file, Leaves::Written);
-    let contribution = Contribution::from_vec(file, key.public()).unwrap();
-    assert_eq!((written.unwrap().round, contribution.round), (ROUND + 2, ROUND + 2));
+    assert!(matches!(seal(2, None).err(), Some(Error::Weight { .. })));
+    let contribution = seal(1, None).unwrap().into_contribution().unwrap();
+    assert_eq!(contribution.round, ROUND + 2);
     let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(contribution))]).unwrap();
-    assert!(decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).is_ok());
+    assert!(key.decrypt(&sum, Output::Mean).is_ok());
 }
 
 /// Makes tensors of these numbers of values, of two types in turn.
@@ -502,12 +493,12 @@ fn chunks_open_over_their_own(key: &Key, agreement: &Agreement) {
     assert!((first - 10.0 / 32767.0).abs() < 1e-9, "Σv·W/Σw/L = 6·10/6/L: {first}");
     for output in [Output::Mean, Output::Sum] {
         let expected = opened.decode(&sum, output).unwrap();
-        let decoded = decrypt(&key.secret, &*engine(), &sum, &key.job, output).unwrap();
+        let decoded = key.decrypt(&sum, output).unwrap();
         let same = decoded.to_safetensors() == expected.to_safetensors();
         assert!(same, "at once, {output:?}");
         let file = tempfile::tempfile().unwrap();
-        decrypt_to(&key.secret, &*engine(), (&sum, None), &key.job, output, &file, &|_| ())
-            .unwrap();
+        let to = Destination::File { file: &file, template: None, observe: &|_| () };
+        open_to(&key.secret, &*engine(), &sum, &key.job, output, to).unwrap();
         let mut written = vec![];
         (&file).rewind().unwrap();
         (&file).read_to_end(&mut written).unwrap();

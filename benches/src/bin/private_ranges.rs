@@ -12,10 +12,9 @@ use std::{
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    AgreedRanges, Agreement, Dtype, Job, Limits, RangesProposal, Scheme, SecretKey, Tensor,
-    TensorSpec, Update, aggregate,
+    AgreedRanges, Agreement, Dtype, Job, Ledger, Limits, Member, OpenedSum, RangesProposal, Scheme,
+    SecretKey, Tensor, TensorSpec, Update, aggregate,
     codec::{Output, Policy},
-    decrypt, encrypt,
     job::PrivateRanges,
     params::Literal,
     private_ranges::{MAX_LEVELS, RangesEvaluationKey, RangesSecret, Rank},
@@ -102,13 +101,14 @@ fn sums_of_ours(key: &SecretKey) -> Result<(), Box<dyn Error>> {
     let values: Vec<_> = (0..VALUES.0).map(|i| (i as f64 * 0.7).sin()).collect();
     let update = Update::new(vec![Tensor::from_values(spec, &values)?]);
     let agreement = Agreement::new(update.specs(), vec![1.0], 1)?;
-    let terms = job.terms(0, &agreement)?;
     let (mut contributions, mut took) = (vec![], vec![]);
     for client in 0..SUMMED {
         let clock = Instant::now();
-        let own = encrypt(key.as_client(client), engine.clone(), &update, &terms, 1)?;
+        let (ledger, engine) = (Ledger::in_memory(), engine.clone());
+        let member = Member::new(key.as_client(client), &job, &ledger, engine);
+        let own = member.seal(&update, 1, &agreement, Some(0))?.into_contribution()?;
         took.push(clock.elapsed());
-        contributions.push((client, Ok(own.contribution)));
+        contributions.push((client, Ok(own)));
     }
     let bytes = contributions.iter().filter_map(|(_, c)| c.as_ref().ok()).map(|c| c.stream.len());
     let bytes = bytes.max().unwrap_or(0) as f64 / VALUES.0 as f64;
@@ -116,7 +116,7 @@ fn sums_of_ours(key: &SecretKey) -> Result<(), Box<dyn Error>> {
     let sum = aggregate(key.public(), &job, engine.clone(), contributions)?;
     let added = clock.elapsed();
     let clock = Instant::now();
-    black_box(decrypt(key, &*engine, &sum, &job, Output::Mean)?);
+    black_box(OpenedSum::open(key, &*engine, &sum, &job)?.decode(&sum, Output::Mean)?);
     let each = [middle(took), added, clock.elapsed()].map(|t| t.as_secs_f64() / VALUES.0 as f64);
     row("ckks-sum", bytes, each);
     Ok(())

@@ -5,8 +5,9 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, Job, Limits, Scheme, SecretKey, Sum, Tensor, TensorSpec,
-    Update, aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
+    Agreement, Contribution, Destination, Dtype, Error, Job, Ledger, Limits, Member, Scheme,
+    SecretKey, Sum, Tensor, TensorSpec, Update, aggregate, codec::Output, open_to, params::Literal,
+    random,
 };
 use rand_core::Rng;
 
@@ -112,9 +113,12 @@ impl Round {
 
     /// From a client's tensors to the bytes of its contribution.
     fn encrypt(&self, engine: &Arc<dyn Engine>, client: u16) -> Result<Vec<u8>, Error> {
-        let (key, terms) = (self.key.as_client(client), self.job.terms(0, &self.agreement)?);
-        let made = encrypt(key, engine.clone(), &self.update, &terms, 1)?;
-        Ok(made.contribution.to_bytes(self.key.public()))
+        let (key, ledger) = (self.key.as_client(client), Ledger::in_memory());
+        let member = Member::new(key, &self.job, &ledger, engine.clone());
+        let sealer = member.seal(&self.update, 1, &self.agreement, Some(0))?;
+        let mut bytes = Vec::with_capacity(sealer.chunks().total_bytes() + 4096);
+        sealer.write_to(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// From the bytes of all contributions to those of their sum, with no use of the secret.
@@ -127,7 +131,11 @@ impl Round {
     /// From the bytes of the sum to the mean in float32.
     fn decrypt(&self) -> Result<Update, Error> {
         let sum = Sum::from_bytes(&self.sum, self.key.public())?;
-        decrypt(&self.key, &*self.engine, &sum, &self.job, Output::Mean)
+        let mut bytes = vec![0; self.values() * Dtype::F32.bytes()];
+        let to = Destination::Memory(&mut [&mut bytes]);
+        open_to(&self.key, &*self.engine, &sum, &self.job, Output::Mean, to)?;
+        let specs = self.agreement.specs().iter().cloned();
+        Ok(Update::new(specs.zip([bytes]).map(|(spec, b)| Tensor::from_bytes(spec, b)).collect()))
     }
 
     /// Checks what is timed: a mean is within one step, and the rounding of float32.

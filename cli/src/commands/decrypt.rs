@@ -3,7 +3,7 @@
 use std::{fs::File, path::Path};
 
 use ciphergram_accel::CpuEngine;
-use ciphergram_he::{Error, Sum, Update, codec::Output, decrypt_to};
+use ciphergram_he::{Destination, Error, Member, Sum, Update, codec::Output};
 use serde_json::json;
 
 use crate::{
@@ -51,15 +51,14 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
     let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
-    let engine = engine(args.place.engine);
     let ledger = args.used.ledger_of(&args.agreed.key)?;
+    // An opener has no number of its own.
+    let member = Member::new(key.as_client(0), &job, &ledger, engine(args.place.engine));
     let chunks = sum.agreement.chunks(key.public().parameters()).count();
     let open = |file: &File| {
-        let observe = progress.counter(chunks.into());
-        let laid_out = (&sum, template.as_ref());
-        let output = output(args.sum);
-        let open = || decrypt_to(&key, &*engine, laid_out, &job, output, file, &observe);
-        ledger.open(key.public(), &job, &sum, open)
+        let observe = &progress.counter(chunks.into());
+        let to = Destination::File { file, template: template.as_ref(), observe };
+        member.open_sum(&sum, output(args.sum), to)
     };
     out.fill(open, |e| match e {
         // What the sum is read from is in memory.

@@ -2,9 +2,8 @@
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, Error, Job, Leaves, Update, Written,
-    codec::{Policy, RangesFile},
-    encrypt_to,
+    Agreement, Error, Job, Member, Update,
+    codec::{Policy, RangesFile, most_clipped},
 };
 use serde_json::json;
 
@@ -36,32 +35,29 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
         [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
     let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
     let ledger = args.used.ledger_of(key_path)?;
-    let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
+    let parameters = key.public().parameters();
+    let member = Member::new(key, &job, &ledger, engine(args.place.engine));
     // A full disk is found before the work.
     let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
     out.reserve(total_bytes)?;
-    let leaves = if out.is_stream() { Leaves::Written } else { Leaves::InPlace };
-    let weighted = (&update, args.weighting.weight);
-    let Written { bytes, clipped: outside, round } = encrypt_to(
-        key,
-        engine,
-        weighted,
-        (&job, &agreement),
-        (&ledger, args.round),
-        &mut progress.count(&mut out, total_bytes),
-        leaves,
-    )
-    .map_err(|e| match e {
+    // Through a pipe bytes leave while they are written: the round is used before the first of them.
+    let (leaves, weight) = (out.is_stream(), args.weighting.weight);
+    let sealed = if leaves {
+        member.seal(&update, weight, &agreement, args.round)
+    } else {
+        member.prepare(&update, weight, &agreement, args.round)
+    };
+    let sealer = sealed.map_err(here)?;
+    let (round, outside) = (sealer.round(), sealer.clipped().to_vec());
+    let written = sealer.write_to(&mut progress.count(&mut out, total_bytes));
+    let bytes = written.map_err(|e| match e {
         // Of the output, which it names.
         Error::Io { why } => Failure::Work(why),
         e => here(e).into(),
     })?;
-    out.commit_after(|| match leaves {
-        Leaves::Written => Ok(()),
-        Leaves::InPlace => ledger.seal(&job, key.number(), round).map_err(Failure::from),
-    })?;
+    out.commit_after(|| if leaves { Ok(()) } else { Ok(member.enter(round)?) })?;
     drop(progress);
-    let outside = files::most_clipped(&clipped_first, &outside);
+    let outside = most_clipped(&clipped_first, &outside);
     let names = agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, &outside);
     let values = agreement.values();

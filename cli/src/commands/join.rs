@@ -11,7 +11,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ciphergram_he::{Error, Job, KeyRef, Ledger, Update, codec::RangesFile};
+use ciphergram_he::{
+    Destination, Error, KeyRef, Member, Update,
+    codec::{RangesFile, most_clipped},
+};
 use ciphergram_nic::{
     federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
@@ -55,12 +58,13 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         let text = "--rounds takes files: a stream has no end of a round";
         return Err(Failure::Misuse(text.into()));
     }
+    let member = Member::new(key, &job, &ledger, engine(args.place.engine));
     for _ in 0..args.rounds {
         signals::set_last_line("");
         if let (Some(command), false) = (&args.before, has_content(&spool)) {
             run_before(command)?;
         }
-        take_part(args, key, &job, &ledger, (paths, &spool))?;
+        take_part(args, &member, paths, &spool)?;
     }
     Ok(())
 }
@@ -90,26 +94,21 @@ fn run_before(command: &str) -> Result<(), Failure> {
 /// Takes part in one round.
 fn take_part(
     args: &Join,
-    key: KeyRef<'_>,
-    job: &Job,
-    ledger: &Ledger,
-    (paths, spool): (federation::PathConfig, &Path),
+    member: &Member<'_>,
+    paths: federation::PathConfig,
+    spool: &Path,
 ) -> Result<(), Failure> {
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
-    let outputs = Outputs::create(args, key, &update)?;
+    let outputs = Outputs::create(args, member.key, &update)?;
     let _unless_stopped = remove_if_empty(spool);
     let participation = Participation {
-        key,
-        job,
-        ledger: Some(ledger),
-        engine: engine(args.place.engine),
+        member: member.clone(),
         update: &update,
         weight: args.weighting.weight,
         spool: Some(spool),
         patience: args.wait,
         keep_fields: false,
-        threads: None,
     };
     if has_content(spool) {
         signals::set_last_line(GOES_ON);
@@ -242,10 +241,13 @@ impl Outputs {
         round: &mut RoundResult,
         spool: &Path,
     ) -> Result<(), Failure> {
-        match participation.key {
-            KeyRef::Secret(key, _) => {
-                let open =
-                    |file: &File| round.decrypt_to(key, participation, output(args.sum), file);
+        let Participation { member, update, .. } = participation;
+        match member.key {
+            KeyRef::Secret(..) => {
+                let open = |file: &File| {
+                    let to = Destination::File { file, template: Some(update), observe: &|_| {} };
+                    round.open_to(member, output(args.sum), to)
+                };
                 self.out.fill(open, |e| match e {
                     federation::Error::Scheme(Error::Io { why }) => Err(why),
                     e => Ok(refused(args, spool, e)),
@@ -256,7 +258,7 @@ impl Outputs {
                 [&head[..], stream, &digest].iter().try_for_each(|part| self.out.put(part))?;
             }
         }
-        let cohorts = Cohorts::of(&round.sum, participation.key.public());
+        let cohorts = Cohorts::of(&round.sum, member.key.public());
         self.cohorts.map_or(Ok(()), |out| cohorts.write(out))?;
         self.out.commit()
     }
@@ -269,13 +271,13 @@ fn describe(
     round: &RoundResult,
     clipped_first: &[usize],
 ) -> Result<(Value, Vec<String>), Failure> {
-    let (sum, key) = (&round.sum, participation.key);
+    let (sum, key) = (&round.sum, participation.member.key);
     let cohorts = Cohorts::of(sum, key.public());
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let (values, bytes) = (sum.agreement.values(), sum.stream.len());
     let names = sum.agreement.specs().iter().map(|s| s.name.as_str());
-    let (clipped, mut lines) = clipped(names, &files::most_clipped(clipped_first, &round.clipped));
+    let (clipped, mut lines) = clipped(names, &most_clipped(clipped_first, &round.clipped));
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&sum.agreement).to_json()?)?;
     let (kept, kept_words) = kept(participation.update);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Dtype, Job, Ledger, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
+    Dtype, Job, Ledger, Member, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::{
@@ -63,7 +63,8 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let secret = args.folder.join("secret.json");
     let ((key, _), ledger) = (SecretKey::load(&secret)?, Ledger::beside(&secret));
     let job = Job::load(&args.folder.join("job.json"), key.public())?;
-    let (engine, number) = (engine(args.place.engine), usize::from(args.client));
+    let number = usize::from(args.client);
+    let member = Member::new(key.as_client(args.client), &job, &ledger, engine(args.place.engine));
     let train = Digits::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);
@@ -81,17 +82,13 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             model.local_update(&shard, &TRAINING, training_seed(args.seed, round, number));
         let update = to_update(&trained)?;
         let participation = Participation {
-            key: key.as_client(args.client),
-            job: &job,
-            ledger: Some(&ledger),
-            engine: engine.clone(),
+            member: member.clone(),
             update: &update,
             weight: shard.len() as u64,
             spool: Some(&spool),
             patience: Duration::from_secs(30),
             // For the demo's own check, which is no part of a round.
             keep_fields: true,
-            threads: None,
         };
         let mut result = client.contribute(&participation, |_| ControlFlow::Continue(()))?;
         let clock = Instant::now();

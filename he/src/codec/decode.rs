@@ -41,7 +41,10 @@ pub fn decode<'a>(
     output: Output,
     runs: impl Iterator<Item = (&'a [i64], u64)>,
 ) -> Result<Update, Error> {
-    decode_by(agreement, parameters, output, |decoder| {
+    let bytes = |spec: &TensorSpec| vec![0; spec.values().unwrap_or(0) * spec.dtype.bytes()];
+    let mut data: Vec<_> = agreement.specs().iter().map(bytes).collect();
+    let mut slices: Vec<_> = data.iter_mut().map(Vec::as_mut_slice).collect();
+    decode_into(agreement, parameters, output, &mut slices, |decoder| {
         let mut done = 0;
         for (sums, weight) in runs {
             decoder.decode(done, sums, weight)?;
@@ -49,23 +52,7 @@ pub fn decode<'a>(
         }
         assert_eq!(done, agreement.fields(parameters), "one sum for each field");
         Ok(())
-    })
-}
-
-/// Returns the update of which `run` decodes every value. Its own error goes before any of a value.
-///
-/// # Errors
-/// That of `run`, else the first value, in the order of the tensors, that exceeds its tensor's type.
-pub(crate) fn decode_by(
-    agreement: &Agreement,
-    parameters: &Parameters,
-    output: Output,
-    run: impl FnOnce(&mut Decoder<'_>) -> Result<(), Error>,
-) -> Result<Update, Error> {
-    let bytes = |spec: &TensorSpec| vec![0; spec.values().unwrap_or(0) * spec.dtype.bytes()];
-    let mut data: Vec<_> = agreement.specs().iter().map(bytes).collect();
-    let mut slices: Vec<_> = data.iter_mut().map(Vec::as_mut_slice).collect();
-    decode_into(agreement, parameters, output, &mut slices, run)?;
+    })?;
     let tensors = agreement.specs().iter().cloned().zip(data);
     Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
 }
@@ -74,7 +61,7 @@ pub(crate) fn decode_by(
 /// error. Its own error goes before any of a value.
 ///
 /// # Errors
-/// That of `run`, else those of [`decode_by`]; not as many slices as tensors, or not as long as these.
+/// That of `run`, else those of [`decode`]; not as many slices as tensors, or not as long as these.
 pub(crate) fn decode_into(
     agreement: &Agreement,
     parameters: &Parameters,
@@ -100,7 +87,7 @@ pub(crate) fn decode_into(
 /// agreement and some that it keeps, or as the library would. Its own error goes before any of a value.
 ///
 /// # Errors
-/// That of `run`, else those of [`decode_by`]; a template of other tensors; a file cannot be read or written.
+/// That of `run`, else those of [`decode`]; a template of other tensors; a file cannot be read or written.
 pub(crate) fn decode_to(
     (agreement, template): (&Agreement, Option<&Update>),
     parameters: &Parameters,

@@ -227,9 +227,9 @@ mod tests {
     use ciphergram_accel::CpuEngine;
 
     use crate::{
-        Accumulator, Agreement, AnyKey, Contribution, Dtype, Job, KeyRef, Limits, OpenedSum,
-        Operation, PublicKey, Quantised, Scheme, Sealer, SecretKey, Sum, Tensor, TensorSpec,
-        Ticket, Update, aggregate, codec::Output, decrypt, encrypt, params::Literal,
+        Accumulator, Agreement, AnyKey, Contribution, Dtype, Job, KeyRef, Ledger, Limits, Member,
+        OpenedSum, Operation, PublicKey, Quantised, Scheme, Sealer, SecretKey, Sum, Tensor,
+        TensorSpec, Ticket, Update, aggregate, codec::Output, params::Literal,
     };
     use std::sync::Arc;
 
@@ -296,7 +296,7 @@ mod tests {
         assert!(opened.parts().iter().all(|&part| part == (6, 16)));
     }
 
-    /// Whole files by the three functions, and the key through its file.
+    /// Whole files as a member writes them, and the key through its file.
     #[test]
     fn files_and_keys_pass_through_their_bytes() {
         let generated = key();
@@ -313,16 +313,19 @@ mod tests {
             let spec = agreement.specs()[0].clone();
             Update::new(vec![Tensor::from_bytes(spec, x.to_le_bytes().repeat(1000))])
         };
-        let terms = job.terms(0, &agreement).unwrap();
+        let ledger = Ledger::in_memory();
         let files = [(0, 0.5), (1, -0.25), (2, 1.0)].map(|(client, x)| {
-            let own = key.as_client(client);
-            encrypt(own, engine(), &tensor(x), &terms, 5).unwrap().contribution.to_bytes(&public)
+            let member = Member::new(key.as_client(client), &job, &ledger, engine());
+            let mut file = vec![];
+            member.seal(&tensor(x), 5, &agreement, None).unwrap().write_to(&mut file).unwrap();
+            file
         });
         let read = files.iter().map(|bytes| Contribution::from_bytes(bytes, &public));
         let sum = aggregate(&public, &job, engine(), (0..).zip(read)).unwrap();
         sum.verify(&public, &*engine(), &job).unwrap();
         let sum = Sum::from_bytes(&sum.to_bytes(&public), &public).unwrap();
-        let mean = decrypt(&key, &*engine(), &sum, &job, Output::Mean).unwrap();
+        let opened = OpenedSum::open(&key, &*engine(), &sum, &job).unwrap();
+        let mean = opened.decode(&sum, Output::Mean).unwrap();
         let step = 1.0 / f64::from(key.public().parameters().half_steps());
         let expected = (0.5 - 0.25 + 1.0) / 3.0;
         assert!(mean.tensors()[0].values().unwrap().iter().all(|x| (x - expected).abs() <= step));

@@ -68,72 +68,52 @@ impl OpenedSum {
     }
 }
 
-/// Decrypts a sum to tensors: [`OpenedSum::open`] and then [`OpenedSum::decode`], without the memory for
-/// the sums of all values between them.
+/// The destination of an opened sum, which takes no memory for the sums of all values.
+pub enum Destination<'a, 'b> {
+    /// Memory that is there: the bytes of each tensor of its agreement, in order, as they lie in a file. They hold
+    /// nothing of the sum after any error.
+    Memory(&'a mut [&'b mut [u8]]),
+    /// A safetensors file, which need not be in memory. Nobody may take it for the result unless the sum opens: values
+    /// of one that does not are in it then.
+    File {
+        /// The file, which is written anew.
+        file: &'a File,
+        /// The update whose file it is laid out as, with the tensors that that keeps; none for the library's layout.
+        template: Option<&'a Update>,
+        /// It is given the number of chunks of each stretch that was decrypted, on whichever thread did it.
+        observe: &'a (dyn Fn(u32) + Sync),
+    },
+}
+
+/// Decrypts a sum: [`OpenedSum::open`] and then [`OpenedSum::decode`].
 ///
 /// # Errors
-/// The one that they return: a value that exceeds its type hides nothing else.
-pub fn decrypt(
+/// The one that they return: a value that exceeds its type hides nothing else. Not as many slices of memory as tensors,
+/// or not as long as these; a template of other tensors than the sum; a file cannot be read or written.
+pub fn open_to(
     key: &SecretKey,
     engine: &dyn Engine,
     sum: &Sum,
     job: &Job,
     output: Output,
-) -> Result<Update, Error> {
-    let parameters = key.public().parameters();
-    let chunks = &sum.agreement.chunks(parameters);
-    let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
-    codec::decode_by(&sum.agreement, parameters, output, |decoder| {
-        opening.run(decoder.split_to(chunks.values()))
-    })
-}
-
-/// Decrypts a sum to memory that is there: the bytes of each tensor of its agreement, in order, as they lie in a file.
-/// They hold nothing of it after any error.
-///
-/// # Errors
-/// Those of [`decrypt`]; not as many slices as tensors, or not as long as these.
-pub fn decrypt_into(
-    key: &SecretKey,
-    engine: &dyn Engine,
-    sum: &Sum,
-    job: &Job,
-    output: Output,
-    out: &mut [&mut [u8]],
+    to: Destination<'_, '_>,
 ) -> Result<(), Error> {
     let parameters = key.public().parameters();
     let chunks = &sum.agreement.chunks(parameters);
     let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
-    codec::decode_into(&sum.agreement, parameters, output, out, |decoder| {
-        opening.run(decoder.split_to(chunks.values()))
-    })
-}
-
-/// Decrypts a sum to a safetensors file, which need not be in memory: written anew, as the file of `template` is,
-/// with the tensors that it keeps, or as the library would if there is none.
-///
-/// `observe` is given the number of chunks of each stretch that was decrypted, on whichever thread did it.
-///
-/// Nobody may take the file for the result unless this returns: values of a sum that does not open are in it then.
-///
-/// # Errors
-/// Those of [`decrypt`]; a template of other tensors than the sum; a file cannot be read or written.
-pub fn decrypt_to(
-    key: &SecretKey,
-    engine: &dyn Engine,
-    (sum, template): (&Sum, Option<&Update>),
-    job: &Job,
-    output: Output,
-    file: &File,
-    observe: &(dyn Fn(u32) + Sync),
-) -> Result<(), Error> {
-    let parameters = key.public().parameters();
-    let chunks = &sum.agreement.chunks(parameters);
-    let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
-    let opening = Opening { observe, ..opening };
-    codec::decode_to((&sum.agreement, template), parameters, output, file, |decoder| {
-        opening.run(decoder.split_to(chunks.values()))
-    })
+    match to {
+        Destination::Memory(out) => {
+            codec::decode_into(&sum.agreement, parameters, output, out, |decoder| {
+                opening.run(decoder.split_to(chunks.values()))
+            })
+        }
+        Destination::File { file, template, observe } => {
+            let (opening, laid_out) = (Opening { observe, ..opening }, (&sum.agreement, template));
+            codec::decode_to(laid_out, parameters, output, file, |decoder| {
+                opening.run(decoder.split_to(chunks.values()))
+            })
+        }
+    }
 }
 
 /// The contributors of a chunk and the sum of their weights.

@@ -6,151 +6,26 @@ use ciphergram_accel::Engine;
 
 use super::Ticket;
 use crate::{
-    Agreement, Contribution, Error, Job, Ledger, Quantised, Update,
+    Contribution, Error, PublicKey, Quantised,
     codec::Packing,
     contributors::Contributor,
-    ids::KeyId,
     job::Terms,
     keys::KeyRef,
     params::Chunks,
-    random,
     schemes::{Encryptor, Pace},
     tag::Tags,
 };
-
-/// A whole contribution, as [`encrypt`] makes it.
-pub struct Encrypted {
-    /// The contribution.
-    pub contribution: Contribution<'static>,
-    /// The number of values of each tensor that were outside its range.
-    pub clipped: Vec<usize>,
-}
-
-/// Encrypts a client's update: clips and rounds it over the ranges of the round, and seals it under a fresh seed.
-///
-/// That a client seals one contribution to a round is the caller's duty: see [`Ledger`](crate::Ledger).
-///
-/// # Errors
-/// A key that seals no updates, or not under this job; an update that is not laid out as agreed, or has a value
-/// that is not finite; a weight that is not from 1 to the agreed largest; the engine's, or no randomness.
-pub fn encrypt<'a>(
-    key: impl Into<KeyRef<'a>>,
-    engine: Arc<dyn Engine>,
-    update: &Update,
-    terms: &Terms<'_>,
-    weight: u64,
-) -> Result<Encrypted, Error> {
-    let (sealer, contribution, clipped) = begin(key.into(), engine, (update, weight), terms)?;
-    let stream = sealer.seal_all()?.into();
-    Ok(Encrypted { contribution: Contribution { stream, ..contribution }, clipped })
-}
-
-/// When others can have the bytes of a contribution that [`encrypt_to`] writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaves {
-    /// While they are written, as through a pipe: the round is in the ledger before the first of them.
-    Written,
-    /// When all of them are in place: the caller calls [`Ledger::seal`] for the round just before. Until then it is
-    /// not used, so a contribution that was cut short costs none. To seal the round again is safe then: nothing of the
-    /// first attempt left, and another one draws a seed anew, from which masks and noise follow.
-    InPlace,
-}
-
-/// A contribution as [`encrypt_to`] wrote it.
-pub struct Written {
-    /// The bytes of ciphertext.
-    pub bytes: usize,
-    /// The number of values of each tensor that were outside its range.
-    pub clipped: Vec<usize>,
-    /// The round's number.
-    pub round: u64,
-}
-
-/// Encrypts a client's update of a weight as [`encrypt`] does, and writes the contribution's file while it is sealed.
-/// That the client contributes to this round, or to the next one if none is given, is in the ledger before anything is
-/// sealed, and after everything was checked, or by the caller.
-///
-/// # Errors
-/// Those of [`encrypt`] and of [`Job::terms`]; the ledger's; the file cannot be written.
-pub fn encrypt_to<'a>(
-    key: impl Into<KeyRef<'a>>,
-    engine: Arc<dyn Engine>,
-    update: (&Update, u64),
-    agreed: (&Job, &Agreement),
-    (ledger, round): (&Ledger, Option<u64>),
-    out: &mut impl Write,
-    leaves: Leaves,
-) -> Result<Written, Error> {
-    let (key, (job, agreement)) = (key.into(), agreed);
-    let (mut sealer, contribution, clipped) = match leaves {
-        Leaves::Written => enter(key, engine, update, agreed, (ledger, round))?,
-        Leaves::InPlace => {
-            let round = ledger.open_round(job, key.number(), round)?;
-            begin(key, engine, update, &job.terms(round, agreement)?)?
-        }
-    };
-    let mut hasher = blake3::Hasher::new();
-    let mut put = |bytes: &[u8]| {
-        hasher.update(bytes);
-        out.write_all(bytes)
-    };
-    let bytes = sealer.chunks.total_bytes();
-    put(&contribution.head(key.public(), bytes))?;
-    while let Some(sealed) = sealer.batch(Pace::Bulk)? {
-        put(&sealed)?;
-    }
-    out.write_all(hasher.finalize().as_bytes())?;
-    Ok(Written { bytes, clipped, round: contribution.round })
-}
-
-/// Begins a contribution, and enters the round that it is to, or the next one, in the ledger: after all was checked, as
-/// what is refused takes no round.
-fn enter(
-    key: KeyRef<'_>,
-    engine: Arc<dyn Engine>,
-    update: (&Update, u64),
-    (job, agreement): (&Job, &Agreement),
-    (ledger, round): (&Ledger, Option<u64>),
-) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
-    // Masks, noise and tags are all of the round's statement: what has begun cannot change to another round.
-    let begin = |round| begin(key, engine.clone(), update, &job.terms(round, agreement)?);
-    let Some(round) = round else { return ledger.seal_next(job, key.number(), begin) };
-    let begun = begin(round)?;
-    ledger.seal(job, key.number(), round)?;
-    Ok(begun)
-}
-
-/// Returns a sealer of an update of a weight, its contribution without a stream, and how many values of each tensor
-/// were outside its range.
-fn begin(
-    key: KeyRef<'_>,
-    engine: Arc<dyn Engine>,
-    (update, weight): (&Update, u64),
-    terms: &Terms<'_>,
-) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
-    let seed = random::bytes()?;
-    let update = terms.quantise(update, weight, key.public().parameters(), &seed)?;
-    let clipped = update.clipped().to_vec();
-    let sealer = Sealer::new(key, engine, update, Ticket::draw()?, terms)?;
-    let contribution = Contribution {
-        contributor: sealer.contributor(),
-        job: terms.job().id(),
-        round: terms.round(),
-        agreement: terms.agreement().clone(),
-        stream: Cow::Borrowed(&[]),
-    };
-    Ok((sealer, contribution, clipped))
-}
 
 /// Encrypts one update, each chunk exactly once, in order.
 pub struct Sealer {
     engine: Arc<dyn Engine>,
     encryptor: Box<dyn Encryptor>,
     tags: Tags,
-    contributor: Contributor,
+    /// What is sealed, without its stream.
+    contribution: Contribution<'static>,
     chunks: Chunks,
     update: Quantised,
-    key: KeyId,
+    key: PublicKey,
     ticket: Ticket,
     next: u32,
 }
@@ -193,22 +68,41 @@ impl Sealer {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }
         let chunks = parameters.chunks(update.count());
-        let (key, next) = (key.public().id(), ticket.next());
+        let (key, next) = (key.public().clone(), ticket.next());
         // The rest of a polynomial would be under another mask than its beginning.
         let group = chunks.opening_with(next.min(chunks.count() - 1));
         if group.start < next && next < group.end {
             return Err(Error::ResumedWithin { next, start: group.start, end: group.end });
         }
         // Nothing is spent yet; chunks that were spent are refused here, before any work.
-        ticket.spend(key, next)?;
+        ticket.spend(key.id(), next)?;
         let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
-        Ok(Self { engine, encryptor, tags, contributor, chunks, update, key, ticket, next })
+        let contribution = Contribution {
+            contributor,
+            job: terms.job().id(),
+            round: terms.round(),
+            agreement: terms.agreement().clone(),
+            stream: Cow::Borrowed(&[]),
+        };
+        Ok(Self { engine, encryptor, tags, contribution, chunks, update, key, ticket, next })
     }
 
     /// Returns the contribution's public record.
     #[must_use]
     pub fn contributor(&self) -> Contributor {
-        self.contributor
+        self.contribution.contributor
+    }
+
+    /// Returns the number of the round that it is sealed to.
+    #[must_use]
+    pub fn round(&self) -> u64 {
+        self.contribution.round
+    }
+
+    /// Returns how many values of each tensor were outside its range.
+    #[must_use]
+    pub fn clipped(&self) -> &[usize] {
+        self.update.clipped()
     }
 
     /// Returns how the update is cut.
@@ -233,8 +127,37 @@ impl Sealer {
         }
         let mut bytes = vec![0; self.chunks.range_of(&own).len()];
         self.seal(own, &mut bytes)?;
-        self.ticket.spend(self.key, self.next)?;
+        self.ticket.spend(self.key.id(), self.next)?;
         Ok(Some(bytes))
+    }
+
+    /// Seals all chunks and writes them as a contribution's file, while they are sealed. Returns how many bytes of
+    /// ciphertext it has.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch); it cannot be written.
+    pub fn write_to(mut self, out: &mut impl Write) -> Result<usize, Error> {
+        let mut hasher = blake3::Hasher::new();
+        let mut put = |bytes: &[u8]| {
+            hasher.update(bytes);
+            out.write_all(bytes)
+        };
+        let bytes = self.chunks.total_bytes();
+        put(&self.contribution.head(&self.key, bytes))?;
+        while let Some(sealed) = self.batch(Pace::Bulk)? {
+            put(&sealed)?;
+        }
+        out.write_all(hasher.finalize().as_bytes())?;
+        Ok(bytes)
+    }
+
+    /// Seals all chunks to a contribution in memory.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    pub fn into_contribution(self) -> Result<Contribution<'static>, Error> {
+        let contribution = self.contribution.clone();
+        Ok(Contribution { stream: self.seal_all()?.into(), ..contribution })
     }
 
     /// Seals all chunks at once, as the stream of a file.
@@ -255,7 +178,7 @@ impl Sealer {
             self.seal(own, bytes)?;
             rest = after;
         }
-        self.ticket.spend(self.key, self.next)
+        self.ticket.spend(self.key.id(), self.next)
     }
 
     /// Returns the chunks to seal next, to the end of a group.

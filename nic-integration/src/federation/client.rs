@@ -120,7 +120,7 @@ impl<W: Wire> Client<W> {
         participation: &Participation<'_>,
         mut observe: impl FnMut(Phase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        let found = participation.key.number();
+        let found = participation.member.key.number();
         if found != self.number {
             let asked = self.number;
             return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());

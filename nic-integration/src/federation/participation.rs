@@ -1,25 +1,18 @@
-//! A client's part in a round: its key, its update and its terms, and the result.
+//! A client's part in a round: who it is, its update, and the result.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
-use ciphergram_accel::Engine;
-use ciphergram_he::{Job, KeyRef, Ledger, OpenedSum, Sum, Update};
-use rayon::ThreadPool;
+use ciphergram_he::{Member, OpenedSum, Sum, Update};
 use zeroize::Zeroizing;
 
 use super::spool::Spool;
 use crate::{proto::Stats, round::Opening};
 
-/// A client's contribution to a round, and its terms.
+/// A client's contribution to a round.
+#[derive(Clone)]
 pub struct Participation<'a> {
-    /// The key, and the client's number.
-    pub key: KeyRef<'a>,
-    /// The job, which the aggregator is held to: no sum of fewer than it requires is opened.
-    pub job: &'a Job,
-    /// The record of rounds sealed and sums opened; none for a client that takes part in one round.
-    pub ledger: Option<&'a Ledger>,
-    /// The engine that encrypts and decrypts.
-    pub engine: Arc<dyn Engine>,
+    /// The client.
+    pub member: Member<'a>,
     /// The tensors.
     pub update: &'a Update,
     /// The weight, from 1.
@@ -31,20 +24,8 @@ pub struct Participation<'a> {
     /// tried for at least [`DEFAULT_GIVE_UP`](crate::proto::endpoint::DEFAULT_GIVE_UP).
     pub patience: Duration,
     /// The result holds a copy of the client's own integers, which are as secret as the update, and those of the
-    /// sum, if the client has the secret key. Else the sum is to be [decrypted](RoundResult::decrypt_to).
+    /// sum, if the client has the secret key. Else the sum is to be [opened](RoundResult::open_to).
     pub keep_fields: bool,
-    /// The threads to compute on; none for those that all of the process share.
-    pub threads: Option<&'a ThreadPool>,
-}
-
-impl Participation<'_> {
-    /// Computes something on the threads to compute on.
-    pub(super) fn compute<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        match self.threads {
-            Some(threads) => threads.install(work),
-            None => work(),
-        }
-    }
 }
 
 /// A client's result of a round.

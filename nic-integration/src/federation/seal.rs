@@ -73,13 +73,13 @@ impl SealTask<'_> {
 
     fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
         let Self { participation, round, agreement, .. } = self;
-        let (public, engine) = (participation.key.public(), participation.engine.clone());
+        let Participation { member, update, weight, .. } = participation;
+        let public = member.key.public();
         let mut clock = Instant::now();
-        let terms = participation.job.terms(round, &agreement)?;
+        let terms = member.job.terms(round, &agreement)?;
         let parameters = public.parameters();
-        let Participation { update, weight, .. } = *participation;
-        let quantise = || terms.quantise(update, weight, parameters, &self.rounding);
-        let update = participation.compute(quantise)?;
+        let quantise = || terms.quantise(update, *weight, parameters, &self.rounding);
+        let update = member.compute(quantise)?;
         let kept = participation.keep_fields.then(|| update.fields()).transpose()?;
         let fields = kept.map(|fields| Zeroizing::new(fields.into_owned()));
         let clipped = update.clipped().to_vec();
@@ -94,12 +94,13 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let mut sealer = Sealer::new(participation.key, engine, update, self.ticket, &terms)?;
+        let mut sealer =
+            Sealer::new(member.key, member.engine.clone(), update, self.ticket, &terms)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
             clock = Instant::now();
-            let Some(bytes) = participation.compute(|| sealer.next_batch())? else { break };
+            let Some(bytes) = member.compute(|| sealer.next_batch())? else { break };
             let busy = clock.elapsed();
             if let Some(spool) = &mut spool {
                 spool.append(&bytes)?;

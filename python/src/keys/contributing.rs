@@ -1,8 +1,6 @@
 //! An update that is encrypted or proposed, and under what terms.
 
-use ciphergram_he::{
-    self as he, KeyRef, Leaves, encrypt_to, exchange::Announcement as SchemeAnnouncement,
-};
+use ciphergram_he::{self as he, KeyRef};
 use pyo3::prelude::*;
 
 use super::{PublicKey, Use};
@@ -13,7 +11,6 @@ use crate::{
     errors::{Error, Result, warn, warn_clipped},
     exchange::{Announcement, RoundTerms},
     job::Job,
-    opened,
     pool::run,
     ranges::{self, Ranges},
 };
@@ -71,8 +68,9 @@ impl Contributing<'_, '_> {
         used: &Use,
     ) -> Result<Contribution> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let engine = engine(self.engine)?;
-        let (ledger, weight, clip) = (&used.ledger()?, self.weight.unwrap_or(1), self.clip);
+        let (ledger, engine) = (used.ledger()?, engine(self.engine)?);
+        let member = he::Member::new(key, &job, &ledger, engine);
+        let (weight, clip) = (self.weight.unwrap_or(1), self.clip);
         let (round, agreement) = self.settle(&job, key, &update)?;
         // Who said a largest weight, here or in ranges that are shared, meant it.
         let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<Ranges>());
@@ -83,15 +81,12 @@ impl Contributing<'_, '_> {
         let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
         let (contribution, clipped) = run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
-            let agreed = (&*job, &agreement);
-            let stream = key.public().parameters().chunks(agreement.values()).total_bytes();
-            let mut bytes = Vec::with_capacity(stream + 4096);
-            let (update, entry) = ((&update, weight), (ledger, round));
-            let mut written =
-                encrypt_to(key, engine, update, agreed, entry, &mut bytes, Leaves::Written)?;
-            let clipped = written.clipped.clone();
-            opened::most(&mut written.clipped, &outside.unwrap_or_default());
-            Ok((Contribution::encrypted(bytes, written, key.number(), agreed, public), clipped))
+            let sealer = member.seal(&update, weight, &agreement, round)?;
+            let (round, clipped) = (sealer.round(), sealer.clipped().to_vec());
+            let mut bytes = Vec::with_capacity(sealer.chunks().total_bytes() + 4096);
+            sealer.write_to(&mut bytes)?;
+            let most = he::codec::most_clipped(&outside.unwrap_or_default(), &clipped);
+            Ok((Contribution::encrypted(bytes, &member, round, agreement, most, public), clipped))
         })?;
         warn_clipped(py, &clipped);
         Ok(contribution)
@@ -104,7 +99,8 @@ impl Contributing<'_, '_> {
         used: &Use,
     ) -> Result<Announcement> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let standing = used.ledger()?.standing(&job, key)?;
+        let ledger = used.ledger()?;
+        let member = he::Member::new(key, &job, &ledger, engine(self.engine)?);
         // The exact weight stays with the client.
         let largest = u64::from(job.limits().max_weight);
         let exact = self.weight.unwrap_or(1);
@@ -113,15 +109,7 @@ impl Contributing<'_, '_> {
         let clip = self.clip;
         let announcement = run(py, || {
             clip.map(|limit| update.clip(limit)).transpose()?;
-            let seed = he::Ticket::draw()?.seed();
-            Ok(SchemeAnnouncement::propose(
-                seed,
-                &job,
-                standing,
-                &update,
-                weight,
-                key.ranges_secret(),
-            )?)
+            Ok(member.propose(he::Seed::draw()?, &update, weight)?)
         })?;
         Ok(Announcement::new(announcement, key.number(), key.public()))
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine, beats};
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Contributor, Job, KeyRef, PublicKey, Seed, Sum, Ticket,
-    Update, aggregate,
+    Agreement, AnyKey, Contribution, Job, KeyRef, Ledger, Member, PublicKey, Sum, Update,
+    aggregate,
     paillier::{Ciphertexts, Evaluator, Plaintexts},
 };
 
@@ -14,7 +14,7 @@ use super::{
     tensors::{Brought, Tensors, from_file, single, to_file, uniform},
 };
 
-pub(crate) const CLIENTS: u16 = 3;
+const CLIENTS: u16 = 3;
 /// One chunk of values under each scheme, nearly.
 const VALUES: usize = 150;
 /// The range of everyone's values.
@@ -35,11 +35,6 @@ pub(crate) struct Scene {
 
 pub(crate) fn engine() -> Arc<dyn Engine> {
     Arc::new(CpuEngine::new())
-}
-
-/// Returns a seed that nobody has.
-pub(crate) fn fresh() -> Seed {
-    Ticket::draw().unwrap().seed()
 }
 
 impl Scene {
@@ -86,10 +81,11 @@ impl Scene {
         range: f64,
     ) -> Contribution<'static> {
         let (agreement, update) = (self.agreement(range), self.update(client));
-        let terms = self.job.terms(round, &agreement).unwrap();
         let weight = self.brought.weights[usize::from(client)];
-        let key = self.key(client);
-        ciphergram_he::encrypt(key, engine(), &update, &terms, weight).unwrap().contribution
+        // Any round, as often as a test likes.
+        let ledger = Ledger::in_memory();
+        let member = Member::new(self.key(client), &self.job, &ledger, engine());
+        member.seal(&update, weight, &agreement, Some(round)).unwrap().into_contribution().unwrap()
     }
 
     /// Returns the honest contributions of all to a round.
@@ -165,7 +161,7 @@ impl Scene {
     }
 
     /// Adds `± 2^bit · X^place` for each term to the polynomial at the start of `stream`.
-    pub(crate) fn add_terms(&self, stream: &mut [u8], terms: &[(usize, u32, bool)]) {
+    fn add_terms(&self, stream: &mut [u8], terms: &[(usize, u32, bool)]) {
         let primes = self.public.parameters().rlwe().unwrap().ring.primes();
         for &(place, bit, positive) in terms {
             for (limb, &prime) in primes.iter().enumerate() {
@@ -206,13 +202,4 @@ fn add_to_lane(beat: &mut [u8], lane: usize, more: u64, prime: u64) {
     for (bytes, word) in beat.as_chunks_mut().0.iter_mut().zip(changed) {
         *bytes = word.to_le_bytes();
     }
-}
-
-/// Returns a contribution under another name.
-pub(crate) fn named<'a>(
-    contribution: &Contribution<'a>,
-    number: u16,
-    seed: Seed,
-) -> Contribution<'a> {
-    Contribution { contributor: Contributor { number, seed }, ..contribution.clone() }
 }

@@ -2,7 +2,7 @@
 
 use ciphergram_he::{
     Accumulator, Agreement, ContributorSet, Dtype, Error, Sum, TensorSpec, Update, codec::Output,
-    decrypt, params::Scheme,
+    params::Scheme,
 };
 
 use crate::support::sums::{Key, contribute, engine, generate, ring_degree};
@@ -31,7 +31,7 @@ const CONTRIBUTORS: usize = 3;
 
 /// The error of either way of opening.
 fn fault(key: &Key, sum: &Sum, output: Output) -> Option<Error> {
-    let at_once = decrypt(&key.secret, &*engine(), sum, &key.job, output).err();
+    let at_once = key.decrypt(sum, output).err();
     let open = || -> Result<Update, Error> { key.open(sum)?.decode(sum, output) };
     assert_eq!(at_once, open().err());
     at_once

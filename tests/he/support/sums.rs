@@ -4,8 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, ClientKey, Contribution, ContributorSet, Error, Job, KeyRef, Limits, OpenedSum,
-    PublicKey, Quantised, Sealer, SecretKey, Sum, TensorSpec, Ticket, aggregate,
+    Agreement, ClientKey, Contribution, ContributorSet, Destination, Error, Job, KeyRef, Limits,
+    OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
+    aggregate,
+    codec::Output,
+    open_to,
     params::{Literal, Scheme},
     tensors::Dtype,
 };
@@ -55,6 +58,17 @@ impl Key {
 
     pub(crate) fn open(&self, sum: &Sum) -> Result<OpenedSum, Error> {
         OpenedSum::open(&self.secret, &*engine(), sum, &self.job)
+    }
+
+    /// Opens a sum to tensors without the integers between.
+    pub(crate) fn decrypt(&self, sum: &Sum, output: Output) -> Result<Update, Error> {
+        let bytes = |spec: &TensorSpec| vec![0; spec.values().unwrap() * spec.dtype.bytes()];
+        let mut data: Vec<_> = sum.agreement.specs().iter().map(bytes).collect();
+        let mut slices: Vec<_> = data.iter_mut().map(Vec::as_mut_slice).collect();
+        let to = Destination::Memory(&mut slices);
+        open_to(&self.secret, &*engine(), sum, &self.job, output, to)?;
+        let tensors = sum.agreement.specs().iter().cloned().zip(data);
+        Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
     }
 
     pub(crate) fn verify(&self, sum: &Sum) -> Result<(), Error> {
@@ -118,9 +132,7 @@ pub(crate) fn contribute_with<'a>(
     let update = Quantised::from_fields(fields.to_vec(), weight);
     let terms = job.terms(ROUND, agreement).unwrap();
     let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap(), &terms).unwrap();
-    let contributor = sealer.contributor();
-    let (agreement, stream) = (agreement.clone(), sealer.seal_all().unwrap().into());
-    Contribution { contributor, job: job.id(), round: ROUND, agreement, stream }
+    sealer.into_contribution().unwrap()
 }
 
 /// Seals integers to [`ROUND`] as client `number`, with the secret key.

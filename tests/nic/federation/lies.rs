@@ -175,7 +175,7 @@ fn lied_to(
     });
     let clients = [0, 1].map(|n| {
         contribute(key, addr, n, values, move |participation| {
-            participation.job = job;
+            participation.member.job = job;
             change(n, participation);
         })
     });
@@ -216,7 +216,7 @@ fn an_aggregator_that_lies_is_found_out() {
             ledger
         }));
         let change = move |n: u16, participation: &mut Participation<'_>| {
-            participation.ledger = Some(&ledgers[usize::from(n)]);
+            participation.member.ledger = &ledgers[usize::from(n)];
         };
         for (n, reported) in (0..).zip(lied_to(lattice(), job, (lie, FEW), change)) {
             let reported = reported.err().expect("the lie must be found out").to_string();
@@ -236,7 +236,7 @@ fn an_aggregator_that_lies_is_found_out() {
 fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
     const MANY: usize = 1_200_000;
     let change = |_, participation: &mut Participation<'_>| {
-        participation.engine = Troubled::new(Duration::from_millis(20), usize::MAX);
+        participation.member.engine = Troubled::new(Duration::from_millis(20), usize::MAX);
     };
     for reported in lied_to(lattice(), job(lattice().public()), (Lie::Refusal, MANY), change) {
         let reported = reported.err().expect("its chunks are refused").to_string();
@@ -261,7 +261,7 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
         let spool = |n: u16| folder.join(format!("{n}.spool"));
         let job = job(key.public());
         let results = lied_to(key, job, (lie, FEW), move |n, participation| {
-            participation.key = leak(key.client_key(n).unwrap()).into();
+            participation.member.key = leak(key.client_key(n).unwrap()).into();
             participation.spool = Some(Box::leak(spool(n).into()));
         });
         for (n, reported) in (0..).zip(results) {

@@ -14,7 +14,8 @@ use ciphergram_accel::{CpuEngine, Engine, Info, Operand, Program, RunError};
 use ciphergram_he::job::SettledTensor;
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Dtype, Job, Limits, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
+    Agreement, Dtype, Job, Ledger, Limits, Member, OpenedSum, PublicKey, SecretKey, Sum, Tensor,
+    TensorSpec, Update,
 };
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
@@ -257,17 +258,24 @@ pub(crate) fn participation<'a>(
     number: u16,
 ) -> Participation<'a> {
     Participation {
-        key: key.as_client(number),
-        job: job(key.public()),
-        ledger: None,
-        engine: engine(),
+        member: Member::new(
+            key.as_client(number),
+            job(key.public()),
+            leak(Ledger::in_memory()),
+            engine(),
+        ),
         update,
         weight: weight(number),
         spool: None,
         patience: PATIENCE,
         keep_fields: true,
-        threads: None,
     }
+}
+
+/// Returns the same under another job.
+pub(crate) fn under<'a>(job: &'a Job, mut participation: Participation<'a>) -> Participation<'a> {
+    participation.member.job = job;
+    participation
 }
 
 /// Lets the spool go, as whoever has taken the result does.
@@ -308,8 +316,8 @@ pub(crate) fn contribute_spooled(
     let spool = spool.to_path_buf();
     thread::spawn(move || {
         let update = update(number, 0, values);
-        let participation =
-            Participation { engine, spool: Some(&spool), ..participation(key, &update, number) };
+        let mut participation = participation(key, &update, number);
+        (participation.member.engine, participation.spool) = (engine, Some(&*spool));
         let mut client = client(addr, number)?;
         let result = client.contribute(&participation, |_| ControlFlow::Continue(()));
         client.leave()?;

@@ -94,8 +94,7 @@ impl<'a> Server<'a> {
             if count > 1 {
                 patience = patience.min(TURN).min(wait / count as u32);
             }
-            let engine = participation.engine.clone();
-            let turn = Participation { patience, engine, ..*participation };
+            let turn = Participation { patience, ..participation.clone() };
             let has_answered = match self.try_at(address, &turn, paths, spool, &mut observe)? {
                 Turn::Done(result) => return Ok(*result),
                 Turn::Silent { has_answered } => has_answered,
@@ -123,7 +122,7 @@ impl<'a> Server<'a> {
         let pipelines = self.args.path_config.wire.pipelines;
         let wires = UdpWire::bind_towards(address, pipelines, paths.sockets())?;
         let ClientNodes { identity, server, .. } = &self.keys;
-        let (identity, number) = (identity.clone(), participation.key.number());
+        let (identity, number) = (identity.clone(), participation.member.key.number());
         let mut client = Client::new(wires, address, *server, number, identity, paths)?;
         if let Some(path) = &self.args.capture {
             client.capture(files::create(path, Kind::Capture)?)?;

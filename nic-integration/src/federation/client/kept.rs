@@ -1,14 +1,9 @@
 //! The sum of a round, kept in the spool until it is opened and its result is on disk.
 
-use std::{
-    fs::File,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error as SchemeError, Job, KeyRef, Ledger, OpenedSum, SecretKey, Sum, codec::Output,
-    decrypt_into, decrypt_to,
+    Destination, Error as SchemeError, KeyRef, Member, OpenedSum, Sum, codec::Output,
 };
 use tracing::info_span;
 
@@ -28,7 +23,7 @@ use crate::{
 ///
 /// The sum is of too few or is none; the spool's.
 pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
-    match find(participation, participation.key.number())? {
+    match find(participation, participation.member.key.number())? {
         Some(Found { spool, content: Content::Sum(kept), .. }) => {
             finish_kept(participation, spool, *kept).map(Some)
         }
@@ -69,10 +64,11 @@ pub(super) fn finish_kept(
 ///
 /// It is of another one; the spool's; the ledger's.
 pub(super) fn find(participation: &Participation<'_>, number: u16) -> Result<Option<Found>, Error> {
-    let Some(path) = participation.spool else { return Ok(None) };
-    let Some(found) = Spool::open(path, participation.key.public())? else { return Ok(None) };
+    let Participation { member, spool, update, weight, .. } = participation;
+    let Some(path) = *spool else { return Ok(None) };
+    let Some(found) = Spool::open(path, member.key.public())? else { return Ok(None) };
     let SpoolHeader { contributor, fingerprint: of, announcement, .. } = &found.header;
-    let own = fingerprint(participation.update, participation.weight)?;
+    let own = fingerprint(update, *weight)?;
     let fail = |why: &str| Err(Error::Spool { path: path.into(), why: why.into() });
     if *of != own || *contributor != number {
         return fail(
@@ -80,15 +76,13 @@ pub(super) fn find(participation: &Participation<'_>, number: u16) -> Result<Opt
              tensors, weight and client number, or delete the file",
         );
     }
-    if announcement.job != participation.job.id() {
+    if announcement.job != member.job.id() {
         return fail(
             "it holds this contribution under another job: finish it with that one, or delete \
              the file",
         );
     }
-    if let Some(ledger) = participation.ledger {
-        ledger.resume(participation.job, number, announcement.lowest_round)?;
-    }
+    member.ledger.resume(member.job, number, announcement.lowest_round)?;
     Ok(Some(found))
 }
 
@@ -102,8 +96,8 @@ pub(super) fn open_spooled(
 ) -> Result<Opened, Error> {
     let clock = Instant::now();
     let _span =
-        info_span!("open", client = participation.key.number(), round = sum.round).entered();
-    match open_sum(participation, &*participation.engine, sum) {
+        info_span!("open", client = participation.member.key.number(), round = sum.round).entered();
+    match open_sum(participation, sum) {
         Ok(opened) => Ok((opened, clock.elapsed(), spool)),
         Err(error) => {
             if !may_open_later(&error) {
@@ -132,82 +126,33 @@ fn may_open_later(error: &SchemeError) -> bool {
 /// Opens the sum with the secret key, if its integers are to be kept; else checks it as far as that takes no secret.
 fn open_sum(
     participation: &Participation<'_>,
-    engine: &dyn Engine,
     sum: &Sum,
 ) -> Result<Option<OpenedSum>, SchemeError> {
-    let Participation { key, job, ledger, keep_fields, .. } = participation;
+    let Participation { member, keep_fields, .. } = participation;
+    let Member { key, job, engine, .. } = member;
     match key {
         KeyRef::Client(key) => {
-            participation.compute(|| sum.verify(key.public(), engine, job)).map(|()| None)
+            member.compute(|| sum.verify(key.public(), &**engine, job)).map(|()| None)
         }
-        KeyRef::Secret(key, _) if *keep_fields => {
-            let open = || participation.compute(|| OpenedSum::open(key, engine, sum, job));
-            entered(*ledger, (key, job), sum, open).map(Some)
-        }
+        KeyRef::Secret(..) if *keep_fields => member.open_integers(sum).map(Some),
         KeyRef::Secret(key, _) => sum.check(key.public(), job).map(|()| None),
     }
 }
 
-/// Opens a sum by `open`, with a record of it in the ledger, if there is one. Not to be called on threads to compute
-/// on: one that waits there for parts of its own sum may begin another's opening, which waits for this one's turn.
-fn entered<T>(
-    ledger: Option<&Ledger>,
-    (key, job): (&SecretKey, &Job),
-    sum: &Sum,
-    open: impl FnOnce() -> Result<T, SchemeError>,
-) -> Result<T, SchemeError> {
-    match ledger {
-        Some(ledger) => ledger.open(key.public(), job, sum, open),
-        None => open(),
-    }
-}
-
 impl RoundResult {
-    /// Decrypts the sum to a safetensors file, laid out as that of the client's update and with the tensors that this
-    /// one keeps, as [`decrypt_to`] does. The spool is removed if the sum never opens.
+    /// Opens the sum to a destination, as [`Member::open_sum`] does. The spool is removed if the sum never opens.
     ///
     /// # Errors
     ///
-    /// Those of [`decrypt_to`] and of the ledger; the spool's.
-    pub fn decrypt_to(
+    /// Those of [`Member::open_sum`]; the spool's.
+    pub fn open_to(
         &mut self,
-        key: &SecretKey,
-        participation: &Participation<'_>,
+        member: &Member<'_>,
         output: Output,
-        file: &File,
+        to: Destination<'_, '_>,
     ) -> Result<(), Error> {
-        let Participation { job, engine, update, .. } = participation;
-        self.open_by(key, participation, |sum| {
-            decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {})
-        })
-    }
-
-    /// Decrypts the sum to memory, as [`decrypt_into`] does. The spool is removed if the sum never opens.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`decrypt_into`] and of the ledger; the spool's.
-    pub fn decrypt_into(
-        &mut self,
-        key: &SecretKey,
-        participation: &Participation<'_>,
-        output: Output,
-        out: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
-        let Participation { job, engine, .. } = participation;
-        self.open_by(key, participation, |sum| decrypt_into(key, &**engine, sum, job, output, out))
-    }
-
-    fn open_by(
-        &mut self,
-        key: &SecretKey,
-        participation: &Participation<'_>,
-        open: impl FnOnce(&Sum) -> Result<(), SchemeError> + Send,
-    ) -> Result<(), Error> {
-        let Participation { job, ledger, .. } = *participation;
         let clock = Instant::now();
-        let sum = &self.sum;
-        let opened = entered(ledger, (key, job), sum, || participation.compute(|| open(sum)));
+        let opened = member.open_sum(&self.sum, output, to);
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
             Some(spool) => spool.remove().err().unwrap_or(error.into()),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Ledger, Seed, Sum, Ticket,
+    Member, Sum, Ticket,
     exchange::{Announcement, RoundTerms},
     random,
 };
@@ -73,45 +73,46 @@ impl<'a> Run<'a> {
         server: SocketAddr,
         number: u16,
     ) -> Result<Begun<'a>, Error> {
-        let spooled = match find(participation, number)? {
+        let Participation { member, update, weight, .. } = participation;
+        let total_bytes = |announcement: &Announcement| {
+            announcement.agreement.chunks(member.key.public().parameters()).total_bytes() as u64
+        };
+        let (announcement, resume, sealing) = match find(participation, number)? {
             Some(Found { spool, content: Content::Sum(kept), .. }) => {
                 return Ok(Begun::Kept(spool, kept));
             }
             Some(Found { spool, header, content: Content::Chunks(chunks) }) => {
-                Some((spool, header, chunks))
+                // Before anyone waits for us.
+                spool.reserve(total_bytes(&header.announcement))?;
+                let sealing =
+                    Sealing::resumed(spool, chunks, (header.fingerprint, header.rounding));
+                (header.announcement, Some(header.resume), sealing)
             }
-            None => None,
-        };
-        let fingerprint = fingerprint(participation.update, participation.weight)?;
-        let rounding = random::bytes::<32>()?;
-        let ticket = Ticket::of_update(&rounding, &fingerprint);
-        let announcement = announce(participation, ticket.seed())?;
-        let chunks = announcement.agreement.chunks(participation.key.public().parameters());
-        // Before anyone waits for us.
-        let room = chunks.total_bytes() as u64;
-        let new = match (&spooled, participation.spool) {
-            (Some((spool, ..)), _) => spool.reserve(room).map(|()| None)?,
-            (None, path) => path.map(|path| Spool::create(path, room)).transpose()?,
+            None => {
+                let fingerprint = fingerprint(update, *weight)?;
+                let rounding = random::bytes::<32>()?;
+                let ticket = Ticket::of_update(&rounding, &fingerprint);
+                // Tensors and weight are checked here, and room is made, before anyone waits for us.
+                let announcement = member.propose(ticket.seed(), update, *weight)?;
+                let new = |path| Spool::create(path, total_bytes(&announcement));
+                let spool = participation.spool.map(new).transpose()?;
+                let sealing = Sealing::fresh(ticket, spool, (fingerprint, *rounding));
+                (announcement, None, sealing)
+            }
         };
         let now = Instant::now();
-        let mut run = Self {
+        let run = Self {
             participation,
             server,
             number,
             announcement,
-            is_sealed: false,
-            resume: None,
-            sealing: Sealing::fresh(ticket, new, fingerprint, *rounding),
+            is_sealed: resume.is_some(),
+            resume,
+            sealing,
             open: None,
             began: now,
             silence: (0, now),
         };
-        if let Some((spool, header, chunks)) = spooled {
-            run.resume = Some(header.resume);
-            run.is_sealed = true;
-            run.announcement = header.announcement;
-            run.sealing.resume(spool, header.rounding, chunks);
-        }
         Ok(Begun::Run(Box::new(run)))
     }
 
@@ -127,8 +128,8 @@ impl<'a> Run<'a> {
 
     /// Returns the announcement as the aggregator may see it.
     fn hello(&self) -> Result<Vec<u8>, Error> {
-        let shown = self.announcement.without_private_ranges(self.participation.job)?;
-        Ok(shown.to_bytes(self.participation.key.public()))
+        let Member { key, job, .. } = &self.participation.member;
+        Ok(self.announcement.without_private_ranges(job)?.to_bytes(key.public()))
     }
 
     fn bad_round(&self, what: &'static str) -> Error {
@@ -245,11 +246,11 @@ impl<'a> Run<'a> {
     where
         'a: 's,
     {
-        let key = self.participation.key.public();
-        let secret = self.participation.key.ranges_secret();
+        let Member { key, job, .. } = &self.participation.member;
+        let (secret, key) = (key.ranges_secret(), key.public());
         let terms = RoundTerms::from_bytes(&opening.terms, key)?;
         let sealed = self.is_sealed.then_some(&self.announcement.agreement);
-        let terms = terms.opened(self.participation.job, secret, sealed)?;
+        let terms = terms.opened(job, secret, sealed)?;
         if !opening.contributors.iter().eq(terms.participants.iter().map(|c| &c.number)) {
             return Err(self.bad_round("its lists of contributors differ"));
         }
@@ -269,7 +270,7 @@ impl<'a> Run<'a> {
     /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
     /// sealed under some, no others will do.
     fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
-        let Participation { key, job, ledger, spool, .. } = *self.participation;
+        let Participation { member, spool, .. } = self.participation;
         let own = &self.announcement;
         let is_same = || {
             terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
@@ -277,7 +278,7 @@ impl<'a> Run<'a> {
         if self.is_sealed && !is_same() {
             return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
         }
-        terms.check(key, own, job)?;
+        terms.check(member.key, own, member.job)?;
         if let Some((name, factor)) = terms.coarsest(own)
             && !self.is_sealed
         {
@@ -286,13 +287,9 @@ impl<'a> Run<'a> {
                  proposed a larger one, which `job --max-range` bounds"
             );
         }
-        if !self.is_sealed
-            && let Some(ledger) = ledger
-        {
-            ledger.seal(job, self.number, terms.round)?;
-        }
         if !self.is_sealed {
-            self.announcement.seal_under(terms, job, key.ranges_secret())?;
+            member.enter(terms.round)?;
+            self.announcement.seal_under(terms, member.job, member.key.ranges_secret())?;
         }
         self.is_sealed = true;
         Ok(())
@@ -348,7 +345,7 @@ impl<'a> Run<'a> {
             sets: open.sets,
             stream,
         };
-        let key = self.participation.key.public();
+        let key = self.participation.member.key.public();
         if let Some(spool) = &mut spool
             && let Err(error) = spool.keep(&sum, &clipped, key)
         {
@@ -369,13 +366,4 @@ impl<'a> Run<'a> {
             spool,
         })
     }
-}
-
-/// Proposes what the job leaves open, for the next round of this client. Tensors and weight are checked here,
-/// before anyone else waits.
-fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
-    let Participation { key, job, ledger, update, weight, .. } = *participation;
-    let standing = |ledger: &Ledger| ledger.standing(job, key);
-    let standing = ledger.map_or(Ok((0, None)), standing)?;
-    Ok(Announcement::propose(seed, job, standing, update, weight, key.ranges_secret())?)
 }

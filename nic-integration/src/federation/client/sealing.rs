@@ -53,30 +53,30 @@ pub(super) struct Sealing {
 
 impl Sealing {
     /// Returns the sealing of a contribution of which nothing is sealed, into an empty spool if there is one.
-    pub(super) fn fresh(
-        ticket: Ticket,
-        spool: Option<Spool>,
-        fingerprint: [u8; 32],
-        rounding: [u8; 32],
-    ) -> Self {
-        let stream = SealedStream::default();
-        let (right, busy) = (Some(Right::Fresh(ticket, spool)), Duration::ZERO);
-        Self {
-            right,
-            fingerprint,
-            rounding,
-            stream,
-            thread: None,
-            spool: None,
-            busy,
-            quantities: None,
-        }
+    ///
+    /// Both take the [`fingerprint`](crate::federation::spool::fingerprint) of the update, and the seed of its rounding.
+    pub(super) fn fresh(ticket: Ticket, spool: Option<Spool>, of: ([u8; 32], [u8; 32])) -> Self {
+        Self::new(Right::Fresh(ticket, spool), of)
     }
 
-    /// Goes on after the chunks of a spool, rounding as they were rounded.
-    pub(super) fn resume(&mut self, spool: Spool, rounding: [u8; 32], sealed: Vec<u8>) {
-        (self.right, self.rounding) = (Some(Right::Spooled(spool)), rounding);
-        self.stream.append(sealed.into());
+    /// Returns the sealing of a contribution after the chunks of a spool, rounding as they were rounded.
+    pub(super) fn resumed(spool: Spool, sealed: Vec<u8>, of: ([u8; 32], [u8; 32])) -> Self {
+        let mut sealing = Self::new(Right::Spooled(spool), of);
+        sealing.stream.append(sealed.into());
+        sealing
+    }
+
+    fn new(right: Right, (fingerprint, rounding): ([u8; 32], [u8; 32])) -> Self {
+        Self {
+            right: Some(right),
+            fingerprint,
+            rounding,
+            stream: SealedStream::default(),
+            thread: None,
+            spool: None,
+            busy: Duration::ZERO,
+            quantities: None,
+        }
     }
 
     /// Returns the chunks sealed so far.

@@ -1,0 +1,152 @@
+//! A member of a job: what its clients do, each with a key, the job and the record of the key's use.
+//!
+//! Files, rounds over a network and rounds within another framework differ in how bytes travel. What is proposed,
+//! sealed, entered in the ledger and opened is the same, and is here.
+
+use std::sync::Arc;
+
+use ciphergram_accel::Engine;
+use rayon::ThreadPool;
+
+use crate::{
+    Agreement, Error, Job, KeyRef, Ledger, SecretKey, Seed, Sum, Update,
+    codec::Output,
+    exchange::Announcement,
+    job::Terms,
+    random,
+    update::{Destination, OpenedSum, Sealer, Ticket, open_to},
+};
+
+/// A client of a job, as it seals updates and opens sums.
+#[derive(Clone)]
+pub struct Member<'a> {
+    /// The key, and the client's number.
+    pub key: KeyRef<'a>,
+    /// The job, which the aggregator is held to: no sum of fewer than it requires is opened.
+    pub job: &'a Job,
+    /// The record of rounds sealed and sums opened.
+    pub ledger: &'a Ledger,
+    /// The engine that encrypts and decrypts.
+    pub engine: Arc<dyn Engine>,
+    /// The threads to compute on; none for those that all of the process share.
+    pub threads: Option<Arc<ThreadPool>>,
+}
+
+impl<'a> Member<'a> {
+    /// Makes a member that computes on the threads that all of the process share.
+    #[must_use]
+    pub fn new(key: KeyRef<'a>, job: &'a Job, ledger: &'a Ledger, engine: Arc<dyn Engine>) -> Self {
+        Self { key, job, ledger, engine, threads: None }
+    }
+
+    /// Computes something on the threads to compute on.
+    pub fn compute<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match &self.threads {
+            Some(threads) => threads.install(work),
+            None => work(),
+        }
+    }
+
+    /// Proposes what the job leaves open, for the next round of this client and a contribution of a seed.
+    ///
+    /// # Errors
+    /// As [`Announcement::propose`]; the ledger's.
+    pub fn propose(&self, seed: Seed, update: &Update, weight: u64) -> Result<Announcement, Error> {
+        let standing = self.ledger.standing(self.job, self.key)?;
+        Announcement::propose(seed, self.job, standing, update, weight, self.key.ranges_secret())
+    }
+
+    /// Seals an update of a weight under an agreement: clips and rounds it over the agreed ranges, under a fresh seed.
+    /// That the client contributes to this round, or to the next one if none is given, is in the ledger before anything
+    /// is sealed and after everything was checked: what is refused takes no round.
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Self::prepare); [`Error::RoundOver`]; the ledger cannot be written.
+    pub fn seal(
+        &self,
+        update: &Update,
+        weight: u64,
+        agreement: &Agreement,
+        round: Option<u64>,
+    ) -> Result<Sealer, Error> {
+        // Masks, noise and tags are all of the round's statement: what has begun cannot change to another round.
+        let begin = |round| self.begin(update, weight, &self.job.terms(round, agreement)?);
+        let Some(round) = round else {
+            return self.ledger.seal_next(self.job, self.key.number(), begin);
+        };
+        let begun = begin(round)?;
+        self.enter(round)?;
+        Ok(begun)
+    }
+
+    /// Prepares the same for bytes that nobody has until all of them are in place: just before that the caller
+    /// [enters](Self::enter) the sealer's round. Until then it is not used, so a contribution that was cut short costs
+    /// none. To seal the round again is safe then: nothing of the first attempt left, and another one draws a seed
+    /// anew, from which masks and noise follow.
+    ///
+    /// # Errors
+    /// A key that seals no updates, or not under this job; an update that is not laid out as agreed, or has a value
+    /// that is not finite; a weight that is not from 1 to the agreed largest; [`Error::RoundOver`]; the engine's, or
+    /// no randomness; those of [`Job::terms`].
+    pub fn prepare(
+        &self,
+        update: &Update,
+        weight: u64,
+        agreement: &Agreement,
+        round: Option<u64>,
+    ) -> Result<Sealer, Error> {
+        let round = self.ledger.open_round(self.job, self.key.number(), round)?;
+        self.begin(update, weight, &self.job.terms(round, agreement)?)
+    }
+
+    fn begin(&self, update: &Update, weight: u64, terms: &Terms<'_>) -> Result<Sealer, Error> {
+        let seed = random::bytes()?;
+        let update = terms.quantise(update, weight, self.key.public().parameters(), &seed)?;
+        Sealer::new(self.key, self.engine.clone(), update, Ticket::draw()?, terms)
+    }
+
+    /// Enters in the ledger that this client seals to a round.
+    ///
+    /// # Errors
+    /// [`Error::RoundOver`]; the ledger cannot be written.
+    pub fn enter(&self, round: u64) -> Result<(), Error> {
+        self.ledger.seal(self.job, self.key.number(), round)
+    }
+
+    /// Opens a sum to a destination by the secret key, with a record of it in the ledger.
+    ///
+    /// Not to be called on threads to compute on: one that waits there for parts of its own sum may begin another's
+    /// opening, which waits for this one's turn.
+    ///
+    /// # Errors
+    /// A client's own key, which opens nothing; those of [`open_to`] and of [`Ledger::open`].
+    pub fn open_sum(
+        &self,
+        sum: &Sum,
+        output: Output,
+        to: Destination<'_, '_>,
+    ) -> Result<(), Error> {
+        let key = self.secret()?;
+        let open = || open_to(key, &*self.engine, sum, self.job, output, to);
+        self.ledger.open(key.public(), self.job, sum, || self.compute(open))
+    }
+
+    /// Opens a sum to its exact integers, likewise.
+    ///
+    /// # Errors
+    /// A client's own key; those of [`OpenedSum::open`] and of [`Ledger::open`].
+    pub fn open_integers(&self, sum: &Sum) -> Result<OpenedSum, Error> {
+        let key = self.secret()?;
+        let open = || OpenedSum::open(key, &*self.engine, sum, self.job);
+        self.ledger.open(key.public(), self.job, sum, || self.compute(open))
+    }
+
+    fn secret(&self) -> Result<&'a SecretKey, Error> {
+        match self.key {
+            KeyRef::Secret(key, _) => Ok(key),
+            KeyRef::Client(_) => {
+                Err(Error::KeyKind { found: "client's", needed: "only the secret key opens sums" })
+            }
+        }
+    }
+}
