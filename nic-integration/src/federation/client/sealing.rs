@@ -54,7 +54,7 @@ pub(super) struct Sealing {
 impl Sealing {
     /// Returns the sealing of a contribution of which nothing is sealed, into an empty spool if there is one.
     ///
-    /// Both take the [`fingerprint`](crate::federation::spool::fingerprint) of the update, and the seed of its rounding.
+    /// Both take the [`fingerprint`](crate::federation::spool::fingerprint) of the update and the seed of its rounding.
     pub(super) fn fresh(ticket: Ticket, spool: Option<Spool>, of: ([u8; 32], [u8; 32])) -> Self {
         Self::new(Right::Fresh(ticket, spool), of)
     }
