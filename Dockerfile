@@ -14,7 +14,7 @@ ENV CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=false
 RUN cargo build --release --locked --package ciphergram \
     && install -D target/release/ciphergram /out/usr/local/bin/ciphergram \
     && install -D -m 644 -t /out/usr/local/share/doc/ciphergram \
-        LICENSE-APACHE LICENSE-MIT README.md SECURITY.md cli/data/fonts/OFL.txt
+        LICENSE-APACHE LICENSE-MIT README.md SECURITY.md
 
 FROM debian:bookworm-slim
 COPY --from=build /out /

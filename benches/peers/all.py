@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Everything beside everybody, and what it looks like: one page and three pictures.
+"""Everything beside everybody, drawn: one page and three pictures.
 
     python3 benches/peers/all.py
     python3 benches/peers/all.py --quick
     python3 benches/peers/all.py --out docs/figures
 
 Makes the environments, runs `sums.py` and `run.py` with every rival that installs here and `ciphergram bench`, and
-has `ciphergram bench --compare` draw what they found: `report.html` with everything, and `sums.png`, `paillier.png`
-and `limits.png`. Who could not be installed, and why, is on the page. Figures lie beside the environments, in
+has `benches/report.py` draw what they found: `report.html` with everything, and `sums.png`, `paillier.png` and
+`limits.png`. Who could not be installed, and why, is on the page. Figures lie beside the environments, in
 `target/peers`. A part that fails is left out, with a line; the exit code is 1 then.
 """
 
@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from support.environment import pin
+from support.environment import pin, prepare
 from support.ours import OursFailed, build
 from support.places import HERE, TARGET
 
@@ -38,12 +38,12 @@ def arguments():
     return parser.parse_args()
 
 
-def run(name, *command, output=None):
-    """Runs one part, in sight unless its output goes elsewhere, and returns whether it did its work."""
+def run(name, *command):
+    """Runs one part, and returns whether it did its work."""
     began = time.monotonic()
     print(f"== {name}", file=sys.stderr, flush=True)
     try:
-        code = subprocess.run([str(word) for word in command], stdout=output).returncode
+        code = subprocess.run([str(word) for word in command]).returncode
     except OSError as error:
         code = error
     seconds = time.monotonic() - began
@@ -69,15 +69,16 @@ def measure(options, binary, folder):
     return {name: file for name, file in files.items() if file.exists()}, all(done)
 
 
-def draw(options, binary, files):
+def draw(options, files):
     """Draws a picture of each part and a page of all, and returns whether all are there."""
     options.out.mkdir(parents=True, exist_ok=True)
-    drawn = [run(f"{name}.png", binary, "bench", "--compare", file, "--png", options.out / f"{name}.png",
-                 output=subprocess.DEVNULL)
-             for name, file in files.items()]
+    interpreter, problems = prepare(TARGET / "venv-report", HERE.parent / "requirements.txt")
+    for problem in problems:
+        print(problem, file=sys.stderr)
     page = options.out / "report.html"
-    drawn.append(run(page.name, binary, "bench", "--compare", *files.values(), "--report", page,
-                     output=subprocess.DEVNULL))
+    outputs = {options.out / f"{name}.png": [file] for name, file in files.items()} | {page: files.values()}
+    drawn = [run(out.name, interpreter, HERE.parent / "report.py", *inputs, "--out", out)
+             for out, inputs in outputs.items()]
     print(f"{page} and, beside it, {', '.join(f'{name}.png' for name in files)}")
     return all(drawn)
 
@@ -97,7 +98,7 @@ def main():
     files, is_complete = measure(options, binary, folder)
     if not files:
         sys.exit("error: nothing was measured")
-    return 0 if draw(options, binary, files) and is_complete else 1
+    return 0 if draw(options, files) and is_complete else 1
 
 
 if __name__ == "__main__":

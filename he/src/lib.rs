@@ -20,7 +20,8 @@
 //! | `tag` | tags in heads of chunks, which show that a sum is what its contributors sealed |
 //! | `ledger` | what a key sealed and opened, on disk |
 //! | [`formats`] | everything that travels: the common frame, files, and the agreement before a round |
-//! | [`update`] | [`encrypt`], [`aggregate`] and [`decrypt`], whole and chunk by chunk |
+//! | [`update`] | an update to a contribution, contributions to a sum, a sum to tensors: whole and chunk by chunk |
+//! | [`Member`] | a client of a job: proposes, seals and opens |
 //! | [`vectors`] | tensors under [`ckks`], and jobs on them: sums, screening, predictions |
 //! | [`versions`] | versions of files |
 //! | [`mod_arith`] | batched modular products and powers |

@@ -30,7 +30,7 @@ const FILES: [&str; 11] = [
     "python/README.md",
 ];
 /// Folders of the repository that are in it.
-const FOLDERS: [&str; 4] = ["benches/figures", "docs", "he/docs", "packaging"];
+const FOLDERS: [&str; 3] = ["docs", "he/docs", "packaging"];
 /// Shells, and where each looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/ciphergram"),

@@ -146,12 +146,6 @@ pub(crate) struct Bench {
     /// Also write all figures to this file, as benches/README.md says
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Also write a page with charts and all figures, in one file that needs no other
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Also draw the page's charts as a picture
-    #[arg(long, value_name = "FILE")]
-    pub(crate) png: Option<PathBuf>,
 }
 
 /// Sizes of n in bits, each once.

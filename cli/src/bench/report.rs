@@ -1,14 +1,25 @@
-//! The report of a run: the file that `--json` writes and `--compare` reads.
+//! The report of a run: the file that `--json` writes, and `--compare` and `benches/report.py` read.
 
-use std::{path::Path, time::Duration};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{machine::Machine, row::Row};
-use crate::{failure::Failure, files::Output, report::time_now};
+use crate::{
+    failure::{Failure, at},
+    files::Output,
+    report::time_now,
+};
 
 /// The version of the files that this program writes. It reads those of all before.
 const VERSION: u32 = 1;
+/// Longer than any report, in bytes.
+const LONGEST: u64 = 64 << 20;
 /// More rows than any run has: each is held against all others.
 const MAX_ROWS: usize = 10_000;
 
@@ -49,20 +60,37 @@ impl Options {
         let cpu_path = std::env::var("CIPHERGRAM_CPU").ok();
         Self { threads, seconds: duration.as_secs_f64(), cpu_path }
     }
-
-    /// Describes them in a line.
-    pub(crate) fn describe(&self) -> String {
-        let threads = if self.threads == 1 { "thread" } else { "threads" };
-        let path = self.cpu_path.as_ref().map(|path| format!(", CIPHERGRAM_CPU={path}"));
-        let path = path.unwrap_or_default();
-        format!("{} {threads}, {} s a row{path}", self.threads, self.seconds)
-    }
 }
 
 /// A report and its name beside others.
 pub(crate) struct Source {
     pub(crate) label: String,
     pub(crate) report: Report,
+}
+
+impl Source {
+    /// Reads a file that `bench --json` wrote, and calls the report by its name.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let refuse = |why: &str| Failure::Work(format!("{}: {why}", path.display()));
+        let bytes = start(path).map_err(at(path))?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(refuse("too long for a report of `bench --json`"));
+        }
+        let json: serde_json::Value = serde_json::from_slice(&bytes)
+            .map_err(|why| refuse(&format!("no report of `bench --json`: {why}")))?;
+        let label = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self { label, report: Report::from_json(path, &json)? })
+    }
+}
+
+/// Returns the beginning of a file, no more than shows that it is too long: a device may have no end.
+fn start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Report {
@@ -116,16 +144,5 @@ impl Report {
     pub(crate) fn write(&self, mut out: Output) -> Result<(), Failure> {
         out.put(format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())?;
         out.commit()
-    }
-
-    /// Returns when it began and what it is of, in a few words.
-    pub(crate) fn occasion(&self) -> String {
-        let day = self.time.as_deref().and_then(|time| time.get(..10)).unwrap_or("no date");
-        let commit = match self.commit.split_at_checked(12) {
-            Some((start, rest)) if rest.ends_with("-dirty") => format!("{start}-dirty"),
-            Some((start, _)) => start.into(),
-            None => self.commit.clone(),
-        };
-        format!("{}, {day}, commit {commit}", self.machine.processor.describe())
     }
 }

@@ -12,7 +12,6 @@ use crate::{
         levelled::Vectors,
         machine::{Machine, Measured},
         operation::{Levelled, SumOperation},
-        page::Page,
         report::{Options, Report, Source},
         row::{Effort, Row},
         sums::Round,
@@ -27,30 +26,17 @@ use crate::{
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     // Nobody wants to learn after minutes that the figures have no place to go.
     let inputs: Vec<_> = args.compare.iter().map(PathBuf::as_path).collect();
-    let create = |path: &Option<PathBuf>, kind| {
-        path.as_ref().map(|path| Output::create(path, kind, &inputs)).transpose()
-    };
-    let figures = create(&args.json, Kind::Report)?;
-    let (page, picture) = (create(&args.report, Kind::Page)?, create(&args.png, Kind::Picture)?);
-    let measured = match &args.compare[..] {
-        [] => Page {
-            sources: vec![Source { label: "This run".into(), report: measure_all(args, figures)? }],
-            peers: vec![],
-        },
-        files => compare(files)?,
-    };
-    measured.write(page, picture)
-}
-
-/// Reads reports, and prints them side by side.
-fn compare(files: &[PathBuf]) -> Result<Page, Failure> {
-    let page = Page::read(files)?;
-    table::side_by_side(&page.sources).iter().try_for_each(|line| print(line))?;
-    Ok(page)
+    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &inputs));
+    let out = out.transpose()?;
+    if args.compare.is_empty() {
+        return measure_all(args, out);
+    }
+    let sources: Vec<_> = inputs.into_iter().map(Source::read).collect::<Result<_, _>>()?;
+    table::side_by_side(&sources).iter().try_for_each(|line| print(line))
 }
 
 /// Measures what is asked for, and writes the report to `out` if it is wanted.
-fn measure_all(args: &Bench, out: Option<Output>) -> Result<Report, Failure> {
+fn measure_all(args: &Bench, out: Option<Output>) -> Result<(), Failure> {
     let bits = key_sizes(args)?;
     let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
     let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
@@ -65,10 +51,7 @@ fn measure_all(args: &Bench, out: Option<Output>) -> Result<Report, Failure> {
     if let Some(text) = table::busy(&report.rows) {
         warn(&text);
     }
-    if let Some(out) = out {
-        report.write(out)?;
-    }
-    Ok(report)
+    out.map_or(Ok(()), |out| report.write(out))
 }
 
 /// Returns the sizes of n asked for, in bits. The insecure one must be asked for by its own name.

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
         Kind::Node => plain::node(text(), path, &mut found)?,
         Kind::AllowList => plain::allow_list(text(), path, &mut found)?,
         Kind::Ledger => plain::ledger(text(), &mut found),
-        known @ (Kind::Report | Kind::Cohorts | Kind::Page | Kind::Picture) => {
+        known @ (Kind::Report | Kind::Cohorts) => {
             found.add("kind", known.words(), known.words());
         }
         Kind::Ranges => ranges(text(), &mut found).map_err(here)?,

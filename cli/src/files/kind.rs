@@ -43,10 +43,6 @@ pub(crate) enum Kind {
     Cohorts,
     /// Captured datagrams.
     Capture,
-    /// A page of HTML.
-    Page,
-    /// A picture, as PNG.
-    Picture,
     PublicKey,
     ClientKey,
     SecretKey,
@@ -81,8 +77,6 @@ impl Kind {
             Self::Report => "a report (JSON)",
             Self::Cohorts => "cohorts (JSON)",
             Self::Capture => "a capture (pcap)",
-            Self::Page => "a page (HTML)",
-            Self::Picture => "a picture (PNG)",
             Self::PublicKey => "a public key",
             Self::ClientKey => "a client's key",
             Self::SecretKey => "a secret key",
@@ -128,11 +122,9 @@ impl Kind {
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 9, ..] => Self::RangesKey,
             // The length of the header, which is a JSON object.
             [_, _, _, _, _, 0, 0, 0, b'{', ..] => Self::Tensors,
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Self::Picture,
             _ if spool::is_spool(bytes) => Self::Spool,
             _ if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) => Self::Capture,
             _ if text.starts_with(b"{") => Self::of_json(text),
-            _ if text.get(..9).is_some_and(|t| t.eq_ignore_ascii_case(b"<!doctype")) => Self::Page,
             _ => {
                 let head = &bytes[..bytes.len().min(HEAD_BYTES as usize)];
                 Self::of_lines(&String::from_utf8_lossy(head))
