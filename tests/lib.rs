@@ -32,16 +32,20 @@ pub fn cases(count: u32) -> u32 {
 }
 
 /// Returns the seeds to play: `CIPHERGRAM_WORLDS` of them from `CIPHERGRAM_SEED` on. Without the first there are
-/// [`cases`] of `count`, or the one that the second names.
+/// [`cases`] of `count`, or just the seed of the second.
 ///
 /// # Panics
 ///
-/// Panics if a variable holds no number.
+/// Panics if a variable holds no number, or there is no such seed.
 pub fn seeds(count: u32) -> Range<u64> {
-    let first = number("CIPHERGRAM_SEED");
+    let first: Option<u64> = number("CIPHERGRAM_SEED");
     let usual = if first.is_some() { 1 } else { cases(count).into() };
     let first = first.unwrap_or(0);
-    first..first + number("CIPHERGRAM_WORLDS").unwrap_or(usual)
+    let count = number("CIPHERGRAM_WORLDS").unwrap_or(usual);
+    let end = first.checked_add(count).filter(|_| count > 0);
+    first..end.unwrap_or_else(|| {
+        panic!("{count} worlds from seed {first} on: none, or past the last seed")
+    })
 }
 
 /// Plays the worlds of some seeds on all cores, and tells of those in which `play` panics how to play them again.

@@ -24,13 +24,7 @@ fn contribute(
     let agreement = terms.agreement();
     let update = Quantised::from_fields(vec![4321; agreement.values()], 1);
     let sealer = Sealer::new(key.as_client(0), engine.clone(), update, Ticket::draw()?, terms)?;
-    Ok(Contribution {
-        contributor: sealer.contributor(),
-        job: terms.job().id(),
-        round: terms.round(),
-        agreement: agreement.clone(),
-        stream: sealer.seal_all()?.into(),
-    })
+    sealer.into_contribution()
 }
 
 fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {

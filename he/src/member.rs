@@ -1,7 +1,8 @@
 //! A member of a job: what its clients do, each with a key, the job and the record of the key's use.
 //!
-//! Files, rounds over a network and rounds within another framework differ in how bytes travel. What is proposed,
-//! sealed, entered in the ledger and opened is the same, and is here.
+//! Files, rounds over a network and rounds within another framework differ in how bytes travel. What a client proposes,
+//! enters in the ledger and opens is the same, and is here; and how it seals, but in rounds over a network, which seal
+//! chunk by chunk and go on after a crash.
 
 use std::sync::Arc;
 
@@ -28,18 +29,18 @@ pub struct Member<'a> {
     pub ledger: &'a Ledger,
     /// The engine that encrypts and decrypts.
     pub engine: Arc<dyn Engine>,
-    /// The threads to compute on; none for those that all of the process share.
+    /// The threads to open sums on, and for [`compute`](Self::compute); if none, those of the process.
     pub threads: Option<Arc<ThreadPool>>,
 }
 
 impl<'a> Member<'a> {
-    /// Makes a member that computes on the threads that all of the process share.
+    /// Makes a member that computes on the threads of the process.
     #[must_use]
     pub fn new(key: KeyRef<'a>, job: &'a Job, ledger: &'a Ledger, engine: Arc<dyn Engine>) -> Self {
         Self { key, job, ledger, engine, threads: None }
     }
 
-    /// Computes something on the threads to compute on.
+    /// Computes something on the threads of this member.
     pub fn compute<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.threads {
             Some(threads) => threads.install(work),
@@ -61,7 +62,7 @@ impl<'a> Member<'a> {
     /// is sealed and after everything was checked: what is refused takes no round.
     ///
     /// # Errors
-    /// Those of [`prepare`](Self::prepare); [`Error::RoundOver`]; the ledger cannot be written.
+    /// Those of [`prepare`](Self::prepare); the ledger cannot be written.
     pub fn seal(
         &self,
         update: &Update,
@@ -115,8 +116,8 @@ impl<'a> Member<'a> {
 
     /// Opens a sum to a destination by the secret key, with a record of it in the ledger.
     ///
-    /// Not to be called on threads to compute on: one that waits there for parts of its own sum may begin another's
-    /// opening, which waits for this one's turn.
+    /// Not to be called on the threads to compute on: a thread that waits there for parts of its own sum may begin
+    /// another's opening, which waits for this one's turn.
     ///
     /// # Errors
     /// A client's own key, which opens nothing; those of [`open_to`] and of [`Ledger::open`].

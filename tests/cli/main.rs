@@ -1,4 +1,4 @@
-//! The tests of the program `ciphergram`, which runs as users run it: a module for each of its commands.
+//! The tests of the program `ciphergram`, which runs as users run it: those of one command in a module of its name.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
 

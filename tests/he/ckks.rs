@@ -1,5 +1,5 @@
 //! Levelled CKKS against definitions in another language, and against Microsoft SEAL's encoder: see
-//! `vectors/README.md`.
+//! `data/README.md`.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The tests of `ciphergram-nic`: a module for each of its own.
+//! The tests of `ciphergram-nic`; those of one of its modules are in a module of that name.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
 

@@ -58,7 +58,7 @@ pub(crate) fn run(long: bool) -> Outcome {
     let (present, absent): (Vec<_>, Vec<_>) = drivers(long).into_iter().partition(Driver::may_run);
     let outputs = suite::build().and_then(|()| {
         thread::scope(|scope| {
-            let runs = present.iter().map(|driver| scope.spawn(|| driver.run()));
+            let runs = present.iter().map(|driver| scope.spawn(move || driver.run(long)));
             let runs: Vec<_> = runs.collect();
             let ended =
                 |run: thread::ScopedJoinHandle<'_, _>| run.join().map_err(|_| "it panicked");
@@ -95,14 +95,14 @@ impl Driver {
     }
 
     /// Runs its tests, one process for each program: to open a device and make its pipelines takes longest.
-    fn run(&self) -> Result<String, String> {
+    fn run(&self, long: bool) -> Result<String, String> {
         let mut command = suite::harness(&format!("{} --nocapture", self.tests));
         // The passes of llvmpipe's compiler cost more time than they save.
         command.env(CHOICE, self.adapter).env("GALLIVM_PERF", "nopt");
         if let Some(manifest) = &self.manifest {
             command.env("VK_DRIVER_FILES", manifest);
         }
-        suite::captured(&mut command)
+        suite::captured(&mut command, long)
     }
 
     /// Returns those of its adapters that tests say they ran on.

@@ -27,8 +27,8 @@ pub(crate) fn write_registers() -> Result<(), String> {
     registers::write()
 }
 
-/// Builds the models and runs the benches unseen, beside what else is built: the stage finds them done, and says what
-/// fails.
+/// Builds the models, by a run of the steps that nobody sees, beside what else is built: the stage finds them built,
+/// and says what fails.
 pub(crate) fn prepare() {
     if let Ok(interpreter) = ENVIRONMENT.interpreter() {
         let _ = output(&mut bench(&interpreter, &[]));
@@ -80,8 +80,9 @@ fn measure() -> Result<(), String> {
 fn engine(long: bool) -> Result<(), String> {
     let skipped = if long { "" } else { "--skip powers" };
     let words = format!("--lib -- fpga::twins::on_card a_card_that_is_there --nocapture {skipped}");
+    suite::build()?;
     let mut command = suite::harness(&words);
-    let output = suite::captured(command.env(CARD, target().join(MODELS).join("card")))?;
+    let output = suite::captured(command.env(CARD, target().join(MODELS).join("card")), long)?;
     // Tests without a card pass.
     let (_, card) = output
         .lines()

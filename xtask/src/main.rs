@@ -67,10 +67,10 @@ fn main() -> ExitCode {
         Ok(Request::Memcheck(words)) => timing::run_memcheck(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
         Ok(Request::Gpu(here)) => kit::run(here),
-        Ok(Request::Hdl) => done(match hdl::run(true) {
+        Ok(Request::Hdl) => done(report::alone().and_then(|_lock| match hdl::run(true) {
             Outcome::Passed => Ok(()),
             Outcome::Skipped(why) | Outcome::Failed(why) => Err(why),
-        }),
+        })),
         Ok(Request::HdlRegisters) => done(hdl::write_registers()),
         Ok(Request::Dist(with_python)) => dist::run(with_python),
         Err(complaint) => {

@@ -25,7 +25,7 @@ pub(crate) fn run(stages: &[&Stage], long: bool) -> ExitCode {
     match alone() {
         Ok(_lock) => run_each(stages, long),
         Err(error) => {
-            eprintln!("error: {}: {error}", target().display());
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -52,7 +52,11 @@ fn run_each(stages: &[&Stage], long: bool) -> ExitCode {
 }
 
 /// Waits until no other run uses this target folder, whose environments and models would be changed under it.
-fn alone() -> io::Result<File> {
+pub(crate) fn alone() -> Result<File, String> {
+    lock().map_err(|error| format!("{}: {error}", target().display()))
+}
+
+fn lock() -> io::Result<File> {
     fs::create_dir_all(target())?;
     let lock = File::create(target().join("xtask.lock"))?;
     match lock.try_lock() {
@@ -124,16 +128,16 @@ mod tests {
             |name, outcome, seconds| Entry { name, outcome, took: Duration::from_secs(seconds) };
         let entries = [
             entry("format", Outcome::Passed, 1),
-            entry("clippy", Outcome::Skipped("no clippy here".to_owned()), 0),
+            entry("build", Outcome::Skipped("no clippy here".to_owned()), 0),
             entry("docs", Outcome::Failed("a broken link".to_owned()), 12),
         ];
         let expected = "\
 format          1.0 s  passed
-clippy          0.0 s  skipped
+build           0.0 s  skipped
 docs           12.0 s  FAILED
 tests               -  not reached
 total          13.0 s
-skipped clippy: no clippy here
+skipped build: no clippy here
 FAILED docs: a broken link";
         assert_eq!(summary(&entries, &["tests"]), expected);
     }

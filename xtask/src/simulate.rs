@@ -9,13 +9,16 @@ use crate::{command::run as run_seen, suite};
 pub(crate) const OPTIONS: [&str; 2] = ["--worlds", "--seed"];
 const VARIABLES: [&str; 2] = ["CIPHERGRAM_WORLDS", "CIPHERGRAM_SEED"];
 
-/// Worlds of each kind, unless another number or one seed is asked for.
+/// Worlds of each kind, unless another number is asked for.
 const WORLDS: &str = "20000";
 
 /// Builds and runs both with the values of options, `words` being each option before its value.
 pub(crate) fn run(words: &[String]) -> ExitCode {
     let play = |test: &str| {
-        let mut command = suite::harness(&format!("--test {test} --nocapture"));
+        // As many as one likes take as long as they take, and a name that no test has is an error.
+        let line = "nextest run --release --profile worlds --no-capture";
+        let mut command = suite::linted(&format!("{line} {} --filterset", suite::PACKAGES));
+        command.arg(test);
         command.env(VARIABLES[0], WORLDS);
         for pair in words.chunks_exact(2) {
             for (option, variable) in OPTIONS.iter().zip(VARIABLES) {
@@ -26,7 +29,8 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
         }
         run_seen(&mut command)
     };
-    let played = play("nic -- sim::").and_then(|()| play("he -- worlds::no_lie"));
+    let played = play("binary_id(ciphergram-tests::nic) & test(/^sim::/)")
+        .and_then(|()| play("binary_id(ciphergram-tests::he) & test(/^worlds::/)"));
     match played {
         Ok(()) => ExitCode::SUCCESS,
         Err(complaint) => {

@@ -56,7 +56,9 @@ pub(crate) const ALL: &[Stage] = &[
     Stage::new("format", "cargo fmt --check", |_| format()),
     Stage::new("build", "every target, with clippy's lints, warnings denied", |_| build()),
     Stage::new("docs", "documentation, warnings denied, and its examples", |_| docs()),
-    Stage::new("fuzz", "cargo check of the fuzz targets", |_| fuzz()),
+    Stage::new("check", "the binary with its own features alone, and the fuzz targets", |_| {
+        check()
+    }),
     Stage::new("tests", "unit, property and end-to-end tests", tests),
     Stage::new("portable", "tests of arithmetic on the path that any processor has", portable),
     Stage::new(
@@ -117,11 +119,14 @@ fn docs() -> Outcome {
     documented.and_then(|()| run(&mut suite::harness("--doc"))).into()
 }
 
-fn fuzz() -> Outcome {
+/// Tests bring features and packages that the binary must not need. Fuzz targets are linked with a library in C++.
+fn check() -> Outcome {
+    let line = "check --release --package ciphergram";
     if let Err(complaint) = output(program("c++").arg("--version")) {
-        return Outcome::Skipped(complaint);
+        let checked = run(&mut suite::linted(line));
+        return checked.map_or_else(Outcome::Failed, |()| Outcome::Skipped(complaint));
     }
-    run(&mut cargo("check --release --package ciphergram-fuzz")).into()
+    run(&mut suite::linted(&format!("{line} --package ciphergram-fuzz"))).into()
 }
 
 /// Runs all tests but those of devices and of namespaces, which have stages of their own.
@@ -144,11 +149,14 @@ fn portable(long: bool) -> Outcome {
 
 /// Runs rounds between namespaces, whose output says whether they could run.
 fn namespaces() -> Outcome {
-    let output =
-        match suite::captured(&mut suite::harness("--test cli -- namespaces:: --nocapture")) {
-            Ok(output) => output,
-            Err(why) => return Outcome::Failed(why),
-        };
+    let output = suite::build().and_then(|()| {
+        suite::captured(&mut suite::harness("--test cli -- namespaces:: --nocapture"), false)
+    });
+    let output = match output {
+        Ok(output) if output.contains("test namespaces::") => output,
+        Ok(_) => return Outcome::Skipped("there are none on this system".into()),
+        Err(why) => return Outcome::Failed(why),
+    };
     println!("{output}");
     let reason = output.lines().find_map(|line| line.split_once("SKIPPED, "));
     reason.map_or(Outcome::Passed, |(_, reason)| Outcome::Skipped(reason.to_owned()))

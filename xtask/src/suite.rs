@@ -21,14 +21,15 @@ use crate::{
 /// The packages of all builds but that of fuzz targets, which are linked with a library in C++.
 pub(crate) const PACKAGES: &str = "--workspace --exclude ciphergram-fuzz";
 /// Tests that need what their stage provides, in the language of nextest's filters.
-const OF_OTHER_STAGES: &str = "binary_id(ciphergram-tests::accel) & test(/^gpu::/) | binary_id(ciphergram-tests::cli) & test(/^(gpu|namespaces)::/)";
+const OF_OTHER_STAGES: &str = "binary_id(ciphergram-tests::accel) & test(/^gpu::/) \
+                               | binary_id(ciphergram-tests::cli) & test(/^(gpu|namespaces)::/)";
 /// The variable that multiplies the cases of properties and the worlds that are played, and its value in long runs.
 const CASES: (&str, &str) = ("CIPHERGRAM_CASES", "8");
 /// Cases of properties that leave their number to proptest, in long runs: eight times its default.
 const LONG_PROPERTIES: &str = "2048";
 /// Processes of tests for each core: many wait for a peer.
 const PROCESSES_OF_A_CORE: usize = 4;
-/// The time that tests of one process may take together.
+/// The time that a command of [`harness`] may take, once all is built.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Returns whether clippy is there.
@@ -91,13 +92,14 @@ pub(crate) fn harness(words: &str) -> Command {
 /// # Errors
 ///
 /// Returns one line, after all output is printed, if it fails or takes longer than any has a reason to.
-pub(crate) fn captured(command: &mut Command) -> Result<String, String> {
+pub(crate) fn captured(command: &mut Command, long: bool) -> Result<String, String> {
+    let limit = if long { 8 * LIMIT } else { LIMIT };
     let line = shown(command);
     println!("$ {line}");
     let wrong = |error: io::Error| format!("`{line}`: {error}");
     let (mut pipe, writer) = io::pipe().map_err(wrong)?;
     command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(wrong)?).stderr(writer);
-    // Of its own, so that what cargo starts ends with it.
+    // A group of its own, so that what cargo starts ends with it if it hangs; whoever interrupts this run waits for it.
     #[cfg(unix)]
     command.process_group(0);
     let mut child = command.spawn().map_err(wrong)?;
@@ -108,12 +110,12 @@ pub(crate) fn captured(command: &mut Command) -> Result<String, String> {
         pipe.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
     });
     let begin = Instant::now();
-    while !reader.is_finished() && begin.elapsed() < LIMIT {
+    while !reader.is_finished() && begin.elapsed() < limit {
         thread::sleep(Duration::from_millis(50));
     }
     let is_late = !reader.is_finished();
     if is_late {
-        let group = format!("kill -KILL -- -{}", child.id());
+        let group = format!("kill -KILL -{}", child.id());
         let _ = program("sh").args(["-c", &group]).status();
         child.kill().map_err(wrong)?;
     }
@@ -124,7 +126,7 @@ pub(crate) fn captured(command: &mut Command) -> Result<String, String> {
     }
     println!("{output}");
     Err(if is_late {
-        format!("`{line}`: not done after {} s", LIMIT.as_secs())
+        format!("`{line}`: not done after {} s", limit.as_secs())
     } else {
         format!("`{line}`: {status}")
     })
@@ -136,8 +138,8 @@ mod tests {
 
     #[test]
     fn what_is_captured_is_all_or_a_failure() {
-        assert!(captured(&mut cargo("--version")).unwrap().starts_with("cargo "));
-        let failed = captured(&mut cargo("no-such-command")).unwrap_err();
+        assert!(captured(&mut cargo("--version"), false).unwrap().starts_with("cargo "));
+        let failed = captured(&mut cargo("no-such-command"), false).unwrap_err();
         assert!(failed.starts_with("`cargo no-such-command`: exit "), "{failed}");
     }
 }

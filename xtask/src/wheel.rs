@@ -118,12 +118,12 @@ fn assemble() -> Result<PathBuf, String> {
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::symlink(from, to);
-    #[cfg(windows)]
-    return if from.is_dir() {
-        std::os::windows::fs::symlink_dir(from, to)
-    } else {
-        std::os::windows::fs::symlink_file(from, to)
-    };
+    #[cfg(not(unix))]
+    return Err(io::Error::other(format!(
+        "{} for {}: no links here",
+        to.display(),
+        from.display()
+    )));
 }
 
 /// Lets an interpreter, and those that its programs start, find packages in a folder.

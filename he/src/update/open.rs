@@ -68,17 +68,17 @@ impl OpenedSum {
     }
 }
 
-/// The destination of an opened sum, which takes no memory for the sums of all values.
+/// The destination of an opened sum. The sums of all values are never in memory together.
 pub enum Destination<'a, 'b> {
     /// Memory that is there: the bytes of each tensor of its agreement, in order, as they lie in a file. They hold
     /// nothing of the sum after any error.
     Memory(&'a mut [&'b mut [u8]]),
-    /// A safetensors file, which need not be in memory. Nobody may take it for the result unless the sum opens: values
-    /// of one that does not are in it then.
+    /// A safetensors file, which need not be in memory. It is no result unless the sum opens: after an error it holds
+    /// values of a sum that did not.
     File {
         /// The file, which is written anew.
         file: &'a File,
-        /// The update whose file it is laid out as, with the tensors that that keeps; none for the library's layout.
+        /// An update whose layout it gets, with the tensors that are kept there; none for the library's layout.
         template: Option<&'a Update>,
         /// It is given the number of chunks of each stretch that was decrypted, on whichever thread did it.
         observe: &'a (dyn Fn(u32) + Sync),
@@ -88,7 +88,7 @@ pub enum Destination<'a, 'b> {
 /// Decrypts a sum: [`OpenedSum::open`] and then [`OpenedSum::decode`].
 ///
 /// # Errors
-/// The one that they return: a value that exceeds its type hides nothing else. Not as many slices of memory as tensors,
+/// Those of the two: a value that exceeds its type hides no other. Not as many slices of memory as tensors,
 /// or not as long as these; a template of other tensors than the sum; a file cannot be read or written.
 pub fn open_to(
     key: &SecretKey,

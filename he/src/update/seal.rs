@@ -135,8 +135,9 @@ impl Sealer {
     /// ciphertext it has.
     ///
     /// # Errors
-    /// As [`next_batch`](Self::next_batch); it cannot be written.
+    /// As [`next_batch`](Self::next_batch); some are sealed already; it cannot be written.
     pub fn write_to(mut self, out: &mut impl Write) -> Result<usize, Error> {
+        self.check_fresh()?;
         let mut hasher = blake3::Hasher::new();
         let mut put = |bytes: &[u8]| {
             hasher.update(bytes);
@@ -154,8 +155,9 @@ impl Sealer {
     /// Seals all chunks to a contribution in memory.
     ///
     /// # Errors
-    /// As [`next_batch`](Self::next_batch).
+    /// As [`next_batch`](Self::next_batch); some are sealed already.
     pub fn into_contribution(self) -> Result<Contribution<'static>, Error> {
+        self.check_fresh()?;
         let contribution = self.contribution.clone();
         Ok(Contribution { stream: self.seal_all()?.into(), ..contribution })
     }
@@ -168,6 +170,11 @@ impl Sealer {
         let mut stream = vec![0; self.chunks.range_of(&(self.next..self.chunks.count())).len()];
         self.seal_into(&mut stream)?;
         Ok(stream)
+    }
+
+    /// Refuses to make a whole of what is left.
+    fn check_fresh(&self) -> Result<(), Error> {
+        if self.next == 0 { Ok(()) } else { Err(Error::SeedReused { sealed: self.next }) }
     }
 
     /// Seals all chunks at once into memory of their length.

@@ -68,7 +68,7 @@ impl Contributing<'_, '_> {
         used: &Use,
     ) -> Result<Contribution> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let (ledger, engine) = (used.ledger()?, engine(self.engine)?);
+        let (engine, ledger) = (engine(self.engine)?, used.ledger()?);
         let member = he::Member::new(key, &job, &ledger, engine);
         let (weight, clip) = (self.weight.unwrap_or(1), self.clip);
         let (round, agreement) = self.settle(&job, key, &update)?;

@@ -111,6 +111,7 @@ fn weights_and_ranges_beyond_the_job_are_refused() {
     let mut rows = vec![
         row(1, &format!("{encrypt} --weight 10"), above),
         row(1, &format!("{join} --weight 10"), above),
+        row(1, &encrypt.replace(" --client 0", ""), "keys/secret.json: which client contributes?"),
         row(1, &format!("{encrypt} --round 0"), "client 0 has sealed a contribution to round 0"),
         row(1, &format!("{encrypt} --round 18446744073709551615"), "").or_not(),
     ];

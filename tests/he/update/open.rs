@@ -207,11 +207,8 @@ fn other_rounds_and_terms_are_not_mixed_in() {
         let seal = |round, agreement: &Agreement| {
             let update = Quantised::from_fields(vec![7; 9], 2);
             let terms = key.job.terms(round, agreement).unwrap();
-            let sealer =
-                Sealer::new(own, engine(), update, Ticket::draw().unwrap(), &terms).unwrap();
-            let contributor = sealer.contributor();
-            let (job, stream) = (key.job.id(), sealer.seal_all().unwrap().into());
-            Contribution { contributor, job, round, agreement: agreement.clone(), stream }
+            let sealer = Sealer::new(own, engine(), update, Ticket::draw().unwrap(), &terms);
+            sealer.and_then(Sealer::into_contribution).unwrap()
         };
         let honest = seal(ROUND, &first.agreement);
         assert!(key.open(&key.aggregate([first.clone(), honest]).unwrap()).is_ok());

@@ -64,13 +64,7 @@ impl<'a> Village<'a> {
                     let update = Quantised::from_fields(fields.clone(), weight);
                     let (own, ticket) = (key.secret.as_client(client), Ticket::draw().unwrap());
                     let sealer = Sealer::new(own, engine(), update, ticket, &terms).unwrap();
-                    let contribution = Contribution {
-                        contributor: sealer.contributor(),
-                        job: key.job.id(),
-                        round,
-                        agreement: agreement.clone(),
-                        stream: sealer.seal_all().unwrap().into(),
-                    };
+                    let contribution = sealer.into_contribution().unwrap();
                     all.push(Sealed { fields, weight, contribution });
                 }
             }

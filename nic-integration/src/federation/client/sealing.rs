@@ -53,8 +53,6 @@ pub(super) struct Sealing {
 
 impl Sealing {
     /// Returns the sealing of a contribution of which nothing is sealed, into an empty spool if there is one.
-    ///
-    /// Both take the [`fingerprint`](crate::federation::spool::fingerprint) of the update and the seed of its rounding.
     pub(super) fn fresh(ticket: Ticket, spool: Option<Spool>, of: ([u8; 32], [u8; 32])) -> Self {
         Self::new(Right::Fresh(ticket, spool), of)
     }
@@ -66,6 +64,7 @@ impl Sealing {
         sealing
     }
 
+    /// Takes the [`fingerprint`](crate::federation::spool::fingerprint) of the update, then the seed of its rounding.
     fn new(right: Right, (fingerprint, rounding): ([u8; 32], [u8; 32])) -> Self {
         Self {
             right: Some(right),
