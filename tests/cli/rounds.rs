@@ -373,7 +373,7 @@ fn a_client_whom_nobody_answers_gives_up() {
     );
     assert!(ran.stderr.lines().any(|line| line == told), "{ran:?}");
     let lasted = begin.elapsed();
-    assert!(lasted > Duration::from_secs(2) && lasted < Duration::from_secs(8), "{lasted:?}");
+    assert!(lasted > Duration::from_secs(2) && lasted < Duration::from_secs(60), "{lasted:?}");
     assert!(!place.path("mean0").exists() && !place.path("mean0.spool").exists());
     // Now nobody is there, and the host says so.
     drop(silent_socket);

@@ -508,7 +508,7 @@ fn an_aggregator_that_never_answers_is_named() {
     let silent = Error::Unreachable { server: addr, waited, has_answered: false };
     assert_eq!(client.join().unwrap().err(), Some(silent));
     let lasted = began.elapsed();
-    assert!(lasted >= waited && lasted < 8 * waited, "{lasted:?}");
+    assert!(lasted >= waited && lasted < 60 * waited, "{lasted:?}");
 }
 
 /// Returns the record of a contribution that nobody seals.

@@ -162,7 +162,7 @@ fn the_round_ends_at_its_deadline_with_those_that_came() {
         assert!(ran.stdout.trim_end().ends_with(" % of chunks"), "{ran:?}");
     }
     let lasted = begin.elapsed();
-    assert!(lasted > Duration::from_secs(5) && lasted < Duration::from_secs(20), "{lasted:?}");
+    assert!(lasted > Duration::from_secs(5) && lasted < Duration::from_secs(60), "{lasted:?}");
     assert!(trio.place.read("mean0") == trio.place.read("mean1"));
     let mean = trio.mean(0);
     let (with, all) = (trio.chunks_with_victim(&mean), trio.chunks.count());
