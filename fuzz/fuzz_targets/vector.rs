@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     // One in eight is left as it comes, for the checks of the form itself.
-    if size < HEADER + DIGEST || max_size < HEADER + DIGEST || seed % 8 == 0 {
+    if size < HEADER + DIGEST || max_size < HEADER + DIGEST || seed.is_multiple_of(8) {
         return fuzzer_mutate(data, size, max_size);
     }
     let from = if seed % 16 == 1 { 0 } else { HEADER };
