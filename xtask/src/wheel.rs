@@ -92,53 +92,34 @@ fn test(
             return Outcome::Skipped(reason);
         }
     };
-    let built = build().and_then(|()| assemble()).and_then(|folder| show(&interpreter, &folder));
+    let built = build().and_then(|()| assemble(&interpreter));
     built.and_then(|()| pytest(&interpreter, folder, options)).into()
 }
 
-/// Puts the package together from its modules and the library, and returns the folder that it is in.
-fn assemble() -> Result<PathBuf, String> {
-    let folder = target().join("python");
-    let package = folder.join("ciphergram");
+/// Installs the package from its modules and the library, in the place of a wheel: frameworks take what lies elsewhere
+/// for a part of a user's job.
+fn assemble(interpreter: &Path) -> Result<(), String> {
+    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let site = output(program(interpreter).args(["-c", code]))?;
+    let package = Path::new(site.trim()).join("ciphergram");
     let wrong = |error: io::Error| format!("{}: {error}", package.display());
     // There may be none yet.
     let _ = fs::remove_dir_all(&package);
-    fs::create_dir_all(&package).map_err(wrong)?;
-    let modules = fs::read_dir(root().join("python/src/ciphergram")).map_err(wrong)?;
-    for module in modules {
-        let module = module.map_err(wrong)?;
-        link(&module.path(), &package.join(module.file_name())).map_err(wrong)?;
-    }
-    let library = target().join("release").join(format!("{DLL_PREFIX}ciphergram_py{DLL_SUFFIX}"));
-    link(&library, &package.join("_native.abi3.so")).map_err(wrong)?;
-    Ok(folder)
+    copy(&root().join("python/src/ciphergram"), &package).map_err(wrong)?;
+    let library = format!("{DLL_PREFIX}ciphergram_py{DLL_SUFFIX}");
+    let library = target().join("release").join(library);
+    fs::copy(library, package.join("_native.abi3.so")).map(drop).map_err(wrong)
 }
 
-/// Makes `to` stand for `from`.
-fn link(from: &Path, to: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    return std::os::unix::fs::symlink(from, to);
-    #[cfg(not(unix))]
-    return Err(io::Error::other(format!(
-        "{} for {}: no links here",
-        to.display(),
-        from.display()
-    )));
-}
-
-/// Lets an interpreter, and those that its programs start, find packages in a folder.
-fn show(interpreter: &Path, folder: &Path) -> Result<(), String> {
-    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
-    let site = output(program(interpreter).args(["-c", code]))?;
-    let site = Path::new(site.trim());
-    if site.join("ciphergram").exists() {
-        // It would be found first.
-        let words = ["-m", "pip", "uninstall", "--quiet", "--yes", "ciphergram"];
-        run_seen(program(interpreter).args(words))?;
+/// Copies a folder and all in it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() { copy(&path, &to)? } else { fs::copy(path, to).map(drop)? }
     }
-    let path = site.join("ciphergram.pth");
-    fs::write(&path, format!("{}\n", folder.display()))
-        .map_err(|error| format!("{}: {error}", path.display()))
+    Ok(())
 }
 
 /// Returns the file of a folder that has this extension.
