@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::{
     io::{self, Read as _},
     process::{Command, Stdio},
+    sync::LazyLock,
     thread,
     time::{Duration, Instant},
 };
@@ -32,9 +33,11 @@ const PROCESSES_OF_A_CORE: usize = 4;
 /// The time that a command of [`harness`] may take, once all is built.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Returns whether clippy is there.
+/// Returns whether clippy is there, which every build of a run asks.
 pub(crate) fn has_clippy() -> bool {
-    output(cargo("clippy").arg("--version")).is_ok()
+    static HAS_CLIPPY: LazyLock<bool> =
+        LazyLock::new(|| output(cargo("clippy").arg("--version")).is_ok());
+    *HAS_CLIPPY
 }
 
 /// Returns a command of cargo that builds as all stages do: with lints, warnings denied, where clippy is there.
