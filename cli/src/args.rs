@@ -31,7 +31,7 @@ pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, P
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
 use values::any_scheme;
-pub(crate) use values::{AnyScheme, JobRanges, ServerName};
+pub(crate) use values::{AnyScheme, JobRanges};
 pub(crate) use vectors::{Predict, Scores, Screen};
 
 /// Encrypted gradient sums over reliable datagrams.
@@ -307,7 +307,7 @@ pub(crate) struct Used {
     /// The key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
     /// the key]
     #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
+    pub(crate) ledger: Option<PathBuf>,
 }
 
 impl Used {

@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
 };
 
+use ciphergram_he::Error;
 use ciphergram_nic::federation;
 
 use crate::{progress::complain, signals::Signal};
@@ -60,11 +61,14 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<ciphergram_he::Error> for Failure {
-    fn from(error: ciphergram_he::Error) -> Self {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
         match error {
             // No file is named, so they were typed.
-            ciphergram_he::Error::Parameters(e) => Self::Misuse(e.to_string()),
+            Error::Parameters(e) => Self::Misuse(e.to_string()),
+            e if *e.cause() == Error::NoJob => {
+                Self::Work(format!("{e}: make one with `ciphergram job`"))
+            }
             e => Self::Work(e.to_string()),
         }
     }

@@ -8,14 +8,16 @@ use std::{
     fs,
     io::Read as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use ciphergram_accel::Engine;
 use ciphergram_he::{
-    AnyKey, Integers, Job, KeyRef, PublicKey, SecretKey, Update, codec::RangesFile, keys::beside,
+    AnyKey, Error, Integers, Job, KeyFiles, Member, PublicKey, SecretKey, Update, codec::RangesFile,
 };
 
 use crate::{
-    args::Agreed,
+    args::{Agreed, Used},
     failure::{Failure, at},
     report::warn,
 };
@@ -84,29 +86,26 @@ pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     Ok(key)
 }
 
-/// Reads the job of a command: the one named, or the one [`beside`] the key. Refuses a key that no
-/// update is summed under.
-pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
-    key.check_sums().map_err(|e| e.within(agreed.key.display()))?;
-    let path = agreed.job.clone().unwrap_or_else(|| beside(&agreed.key, "job.json"));
-    if agreed.job.is_none() && !path.exists() {
-        return Err(Failure::Work(format!(
-            "{}: there is no job, which clients agree on once: make one with `ciphergram job`",
-            path.display()
-        )));
-    }
-    Ok(Job::load(&path, key)?)
+/// Reads the key of a client, its job and its ledger, and warns if others can read the key.
+pub(crate) fn open_key(agreed: &Agreed, used: &Used) -> Result<KeyFiles, Failure> {
+    let files = KeyFiles::open(&agreed.key, agreed.job.as_deref(), used.ledger.clone())?;
+    files.key.warning().into_iter().for_each(warn);
+    Ok(files)
 }
 
-/// As [`read_job`], and refuses a client that is none of the job's.
-pub(crate) fn read_job_of(agreed: &Agreed, key: KeyRef<'_>) -> Result<Job, Failure> {
-    let job = read_job(agreed, key.public())?;
-    let place = match key {
-        KeyRef::Client(_) => agreed.key.display().to_string(),
-        KeyRef::Secret(..) => "--client".into(),
-    };
-    job.check_number(key.number()).map_err(|e| e.within(place))?;
-    Ok(job)
+/// Returns the client of a command.
+pub(crate) fn member(
+    files: &KeyFiles,
+    client: Option<u16>,
+    engine: Arc<dyn Engine>,
+) -> Result<Member<'_>, Failure> {
+    let member = files.member(client, engine);
+    Ok(member.map_err(|e| if matches!(e, Error::In { .. }) { e } else { e.within("--client") })?)
+}
+
+/// Reads the job of a command: the one named, or the one beside the key.
+pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
+    Ok(Job::of_key(&agreed.key, key, agreed.job.as_deref())?)
 }
 
 /// Reads a client's update and clips it, if it is asked for. Also returns how many values of each tensor were

@@ -441,6 +441,9 @@ pub enum Error {
         /// The latest version that this program reads.
         known: u32,
     },
+    /// No job beside a key.
+    #[error("there is no job, which clients agree on once")]
+    NoJob,
     /// A tensor file that is not safetensors.
     #[error("not a valid safetensors file: {why}")]
     Safetensors {
@@ -515,6 +518,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the error without its places.
+    #[must_use]
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::In { error, .. } => error.cause(),
+            error => error,
+        }
+    }
+
     /// Adds where it happened, unless it says so already.
     #[must_use]
     pub fn within(self, place: impl ToString) -> Self {

@@ -22,7 +22,7 @@ use crate::{
     codec::{MOST, Precision, TensorBits, check_layout},
     dp::Noise,
     ids::{JobId, KeyId, Statement, derive16},
-    keys::write_new,
+    keys::{beside, write_new},
     random,
     tensors::Dtype,
     text,
@@ -72,6 +72,20 @@ impl Job {
     pub fn load(path: &Path, key: &PublicKey) -> Result<Self, Error> {
         let read = || Self::from_json(&text::read("job file", path)?, key);
         read().map_err(|e| e.within(path.display()))
+    }
+
+    /// Reads the job that a key is used under: the one named, or else `job.json` beside the key's file or, for a key in
+    /// `clients/`, in the folder above.
+    ///
+    /// # Errors
+    /// No update is summed under the key; [`Error::NoJob`]; those of [`load`](Self::load).
+    pub fn of_key(key_path: &Path, key: &PublicKey, named: Option<&Path>) -> Result<Self, Error> {
+        key.check_sums().map_err(|e| e.within(key_path.display()))?;
+        let path = named.map_or_else(|| beside(key_path, "job.json"), Path::to_path_buf);
+        if named.is_none() && !path.exists() {
+            return Err(Error::NoJob.within(path.display()));
+        }
+        Self::load(&path, key)
     }
 
     /// Writes the job's file.

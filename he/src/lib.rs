@@ -76,7 +76,7 @@ pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
 pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};
 pub use ledger::Ledger;
-pub use member::Member;
+pub use member::{KeyFiles, Member};
 pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};

@@ -4,13 +4,16 @@
 //! enters in the ledger and opens is the same, and is here; and how it seals, but in rounds over a network, which seal
 //! chunk by chunk and go on after a crash.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use ciphergram_accel::Engine;
 use rayon::ThreadPool;
 
 use crate::{
-    Agreement, Error, Job, KeyRef, Ledger, SecretKey, Seed, Sum, Update,
+    Agreement, AnyKey, Error, Job, KeyRef, Ledger, SecretKey, Seed, Sum, Update,
     codec::Output,
     exchange::Announcement,
     job::Terms,
@@ -149,5 +152,57 @@ impl<'a> Member<'a> {
                 Err(Error::KeyKind { found: "client's", needed: "only the secret key opens sums" })
             }
         }
+    }
+}
+
+/// The files of a client: its key, the job that this is used under, and the record of its use.
+pub struct KeyFiles {
+    path: PathBuf,
+    /// The key.
+    pub key: AnyKey,
+    /// The job.
+    pub job: Job,
+    /// The record.
+    pub ledger: Ledger,
+}
+
+impl KeyFiles {
+    /// Reads a key's file, the job named or else [beside](Job::of_key) it, and finds its ledger: the one named, or as
+    /// [`Ledger::path_of`] says.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is none of these; the path is named. Those of [`Job::of_key`] and [`Ledger::path_of`].
+    pub fn open(path: &Path, job: Option<&Path>, ledger: Option<PathBuf>) -> Result<Self, Error> {
+        let key = AnyKey::load(path)?;
+        let job = Job::of_key(path, key.public(), job)?;
+        let ledger = Ledger::at(Ledger::path_of(path, ledger)?);
+        Ok(Self { path: path.into(), key, job, ledger })
+    }
+
+    /// Returns the client of this number, which may be left out where the key has it.
+    ///
+    /// # Errors
+    /// Those of [`AnyKey::as_client`]; the job has no such client.
+    pub fn member(
+        &self,
+        number: Option<u16>,
+        engine: Arc<dyn Engine>,
+    ) -> Result<Member<'_>, Error> {
+        let here = |e: Error| e.within(self.path.display());
+        let key = self.key.as_client(number).map_err(here)?;
+        self.job.check_number(key.number()).map_err(|e| match key {
+            KeyRef::Client(_) => here(e),
+            KeyRef::Secret(..) => e,
+        })?;
+        Ok(Member::new(key, &self.job, &self.ledger, engine))
+    }
+
+    /// Returns whoever opens sums by the secret key, as no client in particular.
+    ///
+    /// # Errors
+    /// It is not the secret key.
+    pub fn opener(&self, engine: Arc<dyn Engine>) -> Result<Member<'_>, Error> {
+        let key = self.key.secret().map_err(|e| e.within(self.path.display()))?;
+        Ok(Member::new(key.as_client(0), &self.job, &self.ledger, engine))
     }
 }

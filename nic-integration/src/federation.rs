@@ -16,7 +16,7 @@ pub mod spool;
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 pub use application::{RangesProgress, SumApplication};
-pub use client::{Client, PathConfig, finish_from_spool};
+pub use client::{Client, PathConfig, UdpClient, UdpClientConfig, finish_from_spool, resolve};
 pub use nodes::Allowed;
 pub use participation::{Participation, Phase, RoundResult};
 pub use server::{Command, Observation, Progress, Server, ServerConfig};
@@ -68,7 +68,8 @@ pub enum Error {
     },
     /// The aggregator does not answer, or no longer.
     #[error(
-        "no {}answer from {server} in {} s", if *has_answered { "further " } else { "" }, waited.as_secs_f64()
+        "no {}answer from {server} in {} s{}", if *has_answered { "further " } else { "" }, waited.as_secs_f64(),
+        if *is_closed { ": nothing listens there" } else { "" }
     )]
     Unreachable {
         /// Its address.
@@ -77,6 +78,8 @@ pub enum Error {
         waited: Duration,
         /// Whether it answered before.
         has_answered: bool,
+        /// Whether the host says that nothing listens at the port.
+        is_closed: bool,
     },
     /// The aggregator does not list this client's node.
     #[error("{server} does not list this node, {node}")]

@@ -1,7 +1,6 @@
 //! A client of rounds over datagrams.
 
 use std::{
-    net::SocketAddr,
     ops::ControlFlow,
     path::PathBuf,
     process,
@@ -14,13 +13,9 @@ use std::{
 };
 
 use ciphergram_he::{self as he, AnyKey, Destination, KeyRef, Member, Update};
-use ciphergram_nic::{
-    federation::{
-        self, Participation, PathConfig, RoundResult,
-        nodes::{read_identity, read_node},
-    },
-    proto::{Identity, NodeId},
-    wire::UdpWire,
+use ciphergram_nic::federation::{
+    self, Participation, PathConfig, RoundResult, UdpClient, UdpClientConfig,
+    nodes::{read_identity, read_node},
 };
 use pyo3::prelude::*;
 
@@ -31,7 +26,7 @@ use crate::{
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
-    server::{address, check_process, local_nodes, seconds},
+    server::{addresses, check_process, local_nodes, seconds},
     sum::Sum,
 };
 
@@ -81,9 +76,7 @@ impl Key {
 ///     NoJob: The key has no job, and none is given.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Client {
-    server: SocketAddr,
-    node: NodeId,
-    identity: Identity,
+    config: UdpClientConfig,
     key: Key,
     used: Use,
     job: he::Job,
@@ -97,7 +90,7 @@ pub(crate) struct Client {
 }
 
 /// The end that talks to the server, while there is one; held for the whole of a round.
-type End = Option<federation::Client<UdpWire>>;
+type End = Option<UdpClient>;
 
 /// A round of this client, and the update that is its part of it.
 struct Round<'a> {
@@ -140,13 +133,13 @@ impl Client {
         timeout: f64,
         engine: &str,
     ) -> Result<Self> {
-        let server = address(server)?;
+        let addresses = addresses(server)?;
         let (key, used, path) = client_key(key, number)?;
         let job = Job(used.job(job)?);
         let Job(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
         let job = (*job).clone();
         job.check_number(key.as_ref().number())?;
-        let local = || local_nodes(path.as_deref(), server, "identity= and server_key=");
+        let local = || local_nodes(path.as_deref(), &addresses, "identity= and server_key=");
         let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
         let node = match server_key {
             Some(text) => match text.to_str().and_then(|text| text.parse().ok()) {
@@ -157,10 +150,16 @@ impl Client {
         };
         // A name that is none is refused now, not in a round.
         crate::engines::engine(engine)?;
-        Ok(Self {
-            server,
-            node,
+        let config = UdpClientConfig {
+            server: node,
+            number: key.as_ref().number(),
             identity: read_identity(&identity)?,
+            addresses,
+            paths: PathConfig::default(),
+            pipelines: 1,
+        };
+        Ok(Self {
+            config,
             key,
             used,
             job,
@@ -288,7 +287,7 @@ impl Client {
         let call = self.call();
         py.detach(|| {
             let end = self.hold(&call)?.take();
-            Ok(end.map_or(Ok(()), federation::Client::leave)?)
+            Ok(end.map_or(Ok(()), UdpClient::leave)?)
         })
     }
 
@@ -302,7 +301,7 @@ impl Client {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Client {} of the server at {}>", self.number(), self.server)
+        format!("<Client {} of the server at {}>", self.number(), self.config.addresses[0])
     }
 }
 
@@ -370,31 +369,10 @@ impl Client {
         };
         let result = py.detach(|| {
             let mut end = self.hold(&round.call)?;
-            let mut client = match end.take() {
-                Some(client) => client,
-                None => self.begin()?,
-            };
-            let result = self.with(round, |part| Ok(client.contribute(part, observe)?));
-            match &result {
-                Ok(_) => *end = Some(client),
-                // One that was stopped is gone at once.
-                Err(Error::Round(federation::Error::Stopped)) => {}
-                // Whatever state a failed round left is the server's to forget; why it failed matters more than whether
-                // the farewell arrives.
-                Err(_) => drop(client.leave()),
-            }
-            result
+            let client = end.get_or_insert_with(|| UdpClient::new(self.config.clone()));
+            self.with(round, |part| Ok(client.contribute(part, observe)?))
         });
         ends.map_or(result, Err)
-    }
-
-    fn begin(&self) -> Result<federation::Client<UdpWire>> {
-        let paths = PathConfig::default();
-        let wires = UdpWire::bind_towards(self.server, 1, paths.sockets())
-            .map_err(federation::Error::from)?;
-        let number = self.key.as_ref().number();
-        let identity = self.identity.clone();
-        Ok(federation::Client::new(wires, self.server, self.node, number, identity, paths)?)
     }
 }
 

@@ -19,6 +19,7 @@ use ciphergram_nic::{
     federation::{
         self, Command, Observation, ServerConfig,
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
+        resolve,
     },
     proto::NodeId,
     round::AggregatorEvent,
@@ -172,9 +173,9 @@ impl Server {
     ) -> Result<Self> {
         let (key, path) = public_key(key)?;
         let job = key.job(job)?;
-        let address = address(listen)?;
+        let address = addresses(listen)?[0];
         let clients = clients.unwrap_or(job.limits().clients);
-        let local = || local_nodes(path.as_deref(), address, "identity= and allow=");
+        let local = || local_nodes(path.as_deref(), &[address], "identity= and allow=");
         let identity = identity.map_or_else(|| Ok(local()?.server), Ok::<_, Error>)?;
         let allowed: Allowed = match (allow, allowed_by(&job)?) {
             (Some(path), _) => read_allowed(&path)?,
@@ -350,22 +351,19 @@ pub(crate) fn check_process(owner: u32, class: &str) -> Result<()> {
     Err(Error::Own("ForkedError", text))
 }
 
-/// Returns the first address that a text of a host and a port stands for.
-pub(crate) fn address(text: &str) -> Result<SocketAddr> {
-    use std::net::ToSocketAddrs as _;
-    let bad = |why: String| Error::parameter(format!("address {text:?}: {why}"));
-    let mut addresses = text.to_socket_addrs().map_err(|e| bad(e.to_string()))?;
-    addresses.next().ok_or_else(|| bad("it stands for nothing".into()))
+/// Returns the addresses that a text of a host and a port stands for; at least one.
+pub(crate) fn addresses(text: &str) -> Result<Vec<SocketAddr>> {
+    resolve(text).map_err(|why| Error::parameter(format!("address {text:?}: {why}")))
 }
 
-/// Returns the node keys beside the file of a scheme's key, for a server that is at this address. `options` name what
-/// else gives them.
+/// Returns the node keys beside the file of a scheme's key, for a server that is at one of these addresses. `options`
+/// name what else gives them.
 pub(crate) fn local_nodes(
     key: Option<&Path>,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     options: &str,
 ) -> Result<LocalNodes> {
-    key.and_then(|path| LocalNodes::beside(path, &[address]).ok()).ok_or_else(|| {
+    key.and_then(|path| LocalNodes::beside(path, addresses).ok()).ok_or_else(|| {
         let text = format!(
             "say {options}: node keys are found beside the key's file on loopback, and in a bundle"
         );

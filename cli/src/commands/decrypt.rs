@@ -3,7 +3,7 @@
 use std::{fs::File, path::Path};
 
 use ciphergram_accel::CpuEngine;
-use ciphergram_he::{Destination, Error, Member, Sum, Update, codec::Output};
+use ciphergram_he::{Destination, Error, Sum, Update, codec::Output};
 use serde_json::json;
 
 use crate::{
@@ -39,22 +39,20 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     if let Some(key) = vectors::read_key(&args.agreed.key, &CpuEngine::new())? {
         return vectors::decrypt(args, &key);
     }
-    let key = files::read_secret(&args.agreed.key)?;
-    let job = files::read_job(&args.agreed, key.public())?;
-    let min_clients = args.min_clients.unwrap_or(job.min_clients());
-    let job = job.requiring(min_clients);
+    let mut files = files::open_key(&args.agreed, &args.used)?;
+    let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
+    files.job = files.job.requiring(min_clients);
+    let member = files.opener(engine(args.place.engine))?;
+    let key = member.key.public();
     let here = |e: Error| e.within(args.input.display());
     let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
-    let sum = Sum::from_vec(files::read(&args.input)?, key.public()).map_err(here)?;
+    let sum = Sum::from_vec(files::read(&args.input)?, key).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
     let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
     let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
     let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
-    let ledger = args.used.ledger_of(&args.agreed.key)?;
-    // An opener has no number of its own.
-    let member = Member::new(key.as_client(0), &job, &ledger, engine(args.place.engine));
-    let chunks = sum.agreement.chunks(key.public().parameters()).count();
+    let chunks = sum.agreement.chunks(key.parameters()).count();
     let open = |file: &File| {
         let observe = &progress.counter(chunks.into());
         let to = Destination::File { file, template: template.as_ref(), observe };
@@ -66,7 +64,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
         e => Ok(here(e).into()),
     })?;
     out.commit()?;
-    let cohorts = Cohorts::of(&sum, key.public());
+    let cohorts = Cohorts::of(&sum, key);
     cohorts_out.map_or(Ok(()), |out| cohorts.write(out))?;
     drop(progress);
     let fewest = sum.fewest_contributors();

@@ -2,7 +2,7 @@
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, Error, Job, Member, Update,
+    Agreement, Error, Job, Update,
     codec::{Policy, RangesFile, most_clipped},
 };
 use serde_json::json;
@@ -23,20 +23,18 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
         return vectors::encrypt(args, &key);
     }
     vectors::refuse(&args.vector.given(), "sums")?;
-    let file = files::read_key(key_path)?;
-    let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
-    let job = files::read_job_of(&args.agreed, key)?;
+    let files = files::open_key(&args.agreed, &args.used)?;
+    let member = files::member(&files, args.client, engine(args.place.engine))?;
+    let (key, job) = (member.key, member.job);
     let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let here = |e: Error| e.within(args.input.display());
-    let agreement = agreement(args, &job, &update)?;
+    let agreement = agreement(args, job, &update)?;
     let inputs =
         [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
     let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
-    let ledger = args.used.ledger_of(key_path)?;
     let parameters = key.public().parameters();
-    let member = Member::new(key, &job, &ledger, engine(args.place.engine));
     // A full disk is found before the work.
     let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
     out.reserve(total_bytes)?;

@@ -38,27 +38,24 @@ use crate::{
 const GOES_ON: &str = "stopped; the same command goes on with what was sealed";
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
-    let file = files::read_key(&args.agreed.key)?;
-    let key = file.as_client(args.client).map_err(|e| e.within(args.agreed.key.display()))?;
-    if let (KeyRef::Client(_), true) = (key, args.sum) {
+    let mut files = files::open_key(&args.agreed, &args.used)?;
+    let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
+    files.job = files.job.requiring(min_clients);
+    let member = files::member(&files, args.client, engine(args.place.engine))?;
+    if let (KeyRef::Client(_), true) = (member.key, args.sum) {
         let text = "--sum needs a secret key: with a client's the sum is written encrypted";
         return Err(Failure::Misuse(text.into()));
     }
-    let job = files::read_job_of(&args.agreed, key)?;
-    let min_clients = args.min_clients.unwrap_or(job.min_clients());
-    let job = job.requiring(min_clients);
-    let ledger = args.used.ledger_of(&args.agreed.key)?;
     let (paths, spool) = (path_config(args)?, spool_of(args)?);
     if args.before.is_some() {
         // What is wrong with the rest is said before that takes its time.
-        Server::find(args)?;
+        Server::find(args, member.key.number(), paths)?;
     }
     let is_stream = |path: &Path| path.as_os_str() == "-";
     if args.rounds > 1 && [&args.input, &args.out].into_iter().any(|path| is_stream(path)) {
         let text = "--rounds takes files: a stream has no end of a round";
         return Err(Failure::Misuse(text.into()));
     }
-    let member = Member::new(key, &job, &ledger, engine(args.place.engine));
     for _ in 0..args.rounds {
         signals::set_last_line("");
         if let (Some(command), false) = (&args.before, has_content(&spool)) {
@@ -119,7 +116,8 @@ fn take_part(
         Some(round) => round,
         None => {
             let mut told = Told { args, progress: &progress, last: None };
-            Server::find(args)?.contribute(&participation, paths, spool, |p| told.follow(p))?
+            let server = Server::find(args, member.key.number(), paths)?;
+            server.contribute(&participation, spool, |phase| told.follow(phase))?
         }
     };
     outputs.write(args, &participation, &mut round, spool).map_err(|error| match error {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Dtype, Job, Ledger, Member, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
+    Dtype, KeyFiles, Ledger, OpenedSum, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::{
@@ -61,10 +61,10 @@ impl ClientReport {
 
 pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let secret = args.folder.join("secret.json");
-    let ((key, _), ledger) = (SecretKey::load(&secret)?, Ledger::beside(&secret));
-    let job = Job::load(&args.folder.join("job.json"), key.public())?;
+    let mut files = KeyFiles::open(&secret, None, None)?;
+    files.ledger = Ledger::beside(&secret);
+    let member = files.member(Some(args.client), engine(args.place.engine))?;
     let number = usize::from(args.client);
-    let member = Member::new(key.as_client(args.client), &job, &ledger, engine(args.place.engine));
     let train = Digits::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);

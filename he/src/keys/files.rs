@@ -55,11 +55,7 @@ impl SecretKey {
     pub fn load(path: &Path) -> Result<(Self, Option<String>), Error> {
         match AnyKey::load(path)? {
             AnyKey::Secret(key, warning) => Ok((*key, warning)),
-            other => Err(Error::KeyKind {
-                found: other.kind(),
-                needed: "this needs the secret key, keys/secret.json",
-            }
-            .within(path.display())),
+            other => Err(other.not_secret().within(path.display())),
         }
     }
 
@@ -154,6 +150,21 @@ impl AnyKey {
             (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
             (Self::Secret(..), None) => Err(Error::NoNumber),
         }
+    }
+
+    /// Returns the secret key.
+    ///
+    /// # Errors
+    /// It is another.
+    pub fn secret(&self) -> Result<&SecretKey, Error> {
+        match self {
+            Self::Secret(key, _) => Ok(key),
+            other => Err(other.not_secret()),
+        }
+    }
+
+    fn not_secret(&self) -> Error {
+        Error::KeyKind { found: self.kind(), needed: "this needs the secret key, keys/secret.json" }
     }
 
     /// Returns the warning that others can read its file, if they can and must not.

@@ -8,13 +8,17 @@ mod open_round;
 mod run;
 mod sealing;
 mod stream;
+mod udp;
 
-use std::{fs::File, mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
+use std::{mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
 
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
 
-pub use self::kept::finish_from_spool;
+pub use self::{
+    kept::finish_from_spool,
+    udp::{UdpClient, UdpClientConfig, resolve},
+};
 use self::{
     kept::finish_kept,
     run::{Begun, Run},
@@ -27,7 +31,7 @@ use super::{
 use crate::{
     proto::{Config, Identity, NodeId, Time},
     round::{Contributor, ContributorConfig},
-    wire::Wire,
+    wire::{PcapFile, Wire},
 };
 
 /// The paths of a client's datagrams to its aggregator.
@@ -102,8 +106,8 @@ impl<W: Wire> Client<W> {
     ///
     /// # Errors
     ///
-    /// The socket's, or the file's.
-    pub fn capture(&mut self, file: File) -> Result<(), Error> {
+    /// The socket's.
+    pub fn capture(&mut self, file: &PcapFile) -> Result<(), Error> {
         Ok(self.pipelines.capture(file)?)
     }
 

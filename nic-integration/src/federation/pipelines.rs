@@ -1,6 +1,6 @@
 //! The pipelines of one process: a driver and a thread for each wire.
 
-use std::{fs::File, net::SocketAddr, task::Waker};
+use std::{net::SocketAddr, task::Waker};
 
 use crate::{
     Driver, NicError, PipelineThreads,
@@ -54,8 +54,7 @@ impl<W: Wire> Pipelines<W> {
     }
 
     /// Also writes every datagram of every pipeline to a file; before the threads begin.
-    pub(super) fn capture(&mut self, file: File) -> Result<(), NicError> {
-        let file = PcapFile::new(file)?;
+    pub(super) fn capture(&mut self, file: &PcapFile) -> Result<(), NicError> {
         let mut all = [&mut self.first].into_iter().chain(&mut self.others);
         all.try_for_each(|driver| driver.wire_mut().capture(file.clone()))
     }

@@ -26,7 +26,7 @@ use crate::{
     driver::MAX_SLEEP,
     proto::{Config, Identity, Stats, Time},
     round::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress},
-    wire::Wire,
+    wire::{PcapFile, Wire},
 };
 
 /// An aggregator's settings.
@@ -168,7 +168,7 @@ impl<W: Wire> Server<W> {
     ///
     /// The socket's, or the file's.
     pub fn capture(&mut self, file: File) -> Result<(), Error> {
-        Ok(self.pipelines.capture(file)?)
+        Ok(self.pipelines.capture(&PcapFile::new(file)?)?)
     }
 
     /// Returns the queue of commands to this server.

@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
 
     fn unreachable(&self, has_answered: bool) -> Error {
         let waited = self.participation.patience;
-        Error::Unreachable { server: self.server, waited, has_answered }
+        Error::Unreachable { server: self.server, waited, has_answered, is_closed: false }
     }
 
     /// Returns the part of the round that it is in.
