@@ -80,7 +80,7 @@ def main():
     # The host's side of copies wants all cores.
     all_cores = ["--threads", str(len(os.sched_getaffinity(0)))]
     commands = {
-        "devices": [options.binary, "devices", "--check", "--json"],
+        "devices": [options.binary, "show", "devices", "--check", "--json"],
         "gpu": [*bench, *all_cores, "--engine", "gpu", "--ops", OPERATIONS],
         "cpu": [*bench, "--engine", "cpu", "--ops", OPERATIONS],
         "auto": [*bench, *all_cores, "--engine", "auto",

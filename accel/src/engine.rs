@@ -260,7 +260,7 @@ pub fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunEr
     }
 }
 
-/// Returns the steps that an engine supports, for `ciphergram devices`.
+/// Returns the steps that an engine supports, for `ciphergram show devices`.
 #[must_use]
 pub fn supported_steps(engine: &dyn Engine) -> Vec<&'static str> {
     Step::NAMES.into_iter().filter(|step| engine.supports(step)).collect()

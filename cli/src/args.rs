@@ -1,12 +1,12 @@
 //! The command line.
 
-pub(crate) mod config;
 mod demo;
-mod dp;
 mod files;
 mod keys;
 mod measure;
 mod rounds;
+mod show;
+mod tune;
 mod values;
 mod vectors;
 
@@ -24,15 +24,16 @@ use clap::{
 use clap_complete::Shell;
 
 pub(crate) use demo::{Demo, DemoClient};
-pub(crate) use dp::Dp;
 pub(crate) use files::{Aggregate, Decrypt, Encrypt, Inspect, Ranges};
-pub(crate) use keys::{Bundle, Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Keygen};
-pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
-pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
+pub(crate) use keys::{Bundle, Identity, Job, Key, KeyStatus, KeyUpgrade, Keygen};
+pub(crate) use measure::{Bench, KeySizes};
+pub(crate) use rounds::{Join, Relay, Serve};
 
+pub(crate) use show::{Devices, Noise, Params, Program, Show, Shown};
+pub(crate) use tune::Tune;
 use values::any_scheme;
 pub(crate) use values::{AnyScheme, JobRanges};
-pub(crate) use vectors::{Predict, Scores, Screen};
+pub(crate) use vectors::{Predict, Scores, Screen, Vectors};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
@@ -123,6 +124,7 @@ pub(crate) enum Command {
     /// Make a key: public.json to sum with, secret.json to decrypt with, clients' keys, and a job
     Keygen(Keygen),
     /// Make a key of an earlier version fit for sums, or see what a key was used for
+    #[command(subcommand)]
     Key(Key),
     /// Make a job: what clients agree on once, and hold the aggregator to
     Job(Job),
@@ -138,12 +140,9 @@ pub(crate) enum Command {
     Aggregate(Aggregate),
     /// Decrypt a sum to the weighted mean, or the weighted sum
     Decrypt(Decrypt),
-    /// Compute norms and directions of encrypted updates, before they are summed
-    Screen(Screen),
-    /// Decrypt scores, and write the weights that follow from limits
-    Scores(Scores),
-    /// Run a model on encrypted values
-    Predict(Predict),
+    /// Compute on encrypted vectors: norms and directions of updates, weights for their sum, answers of a model
+    #[command(subcommand)]
+    Vectors(Vectors),
     /// Run the aggregator of rounds: add what clients send as it arrives
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
@@ -152,14 +151,9 @@ pub(crate) enum Command {
     Relay(Relay),
     /// Describe a file, without its secrets
     Inspect(Inspect),
-    /// List the engines that are present, and the steps that each supports
-    Devices(Devices),
-    /// Print the program that an operation runs
-    Explain(Explain),
-    /// Explain the sizes that a scheme, a number of clients and a precision lead to
-    Params(Params),
-    /// Say what noise that clients add together protects: epsilon at delta
-    Dp(Dp),
+    /// Show what things come to: sizes, programs, engines, noise
+    #[command(subcommand)]
+    Show(Show),
     /// Time the operations of both schemes, beside the limit of the processor
     Bench(Bench),
     /// Print what completes commands in a shell
@@ -187,6 +181,14 @@ pub(crate) struct Man {
     /// Folder to write them to
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
+}
+
+/// The form of what a command reports.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Report {
+    /// Report as JSON; serve, join and relay one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The choice of an engine.

@@ -26,7 +26,7 @@ use clap::error::ErrorKind;
 use tracing::Level;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use args::{Arguments, Command, LogFormat};
+use args::{Arguments, Command, LogFormat, Show, Vectors};
 use failure::Failure;
 
 /// Keeps memory that was freed for a while: results are megabytes, for which the C library asks the system each time.
@@ -35,11 +35,7 @@ use failure::Failure;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let words = match args::config::expanded(std::env::args_os().collect()) {
-        Ok(words) => words,
-        Err(failure) => return failure.end(),
-    };
-    let arguments = match Arguments::parse_words(words) {
+    let arguments = match Arguments::parse_words(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
@@ -87,17 +83,17 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Encrypt(args) => commands::encrypt::run(&args),
         Command::Aggregate(args) => commands::aggregate::run(&args),
         Command::Decrypt(args) => commands::decrypt::run(&args),
-        Command::Screen(args) => commands::screen::run(&args),
-        Command::Scores(args) => commands::screen::scores(&args),
-        Command::Predict(args) => commands::predict::run(&args),
+        Command::Vectors(Vectors::Screen(args)) => commands::screen::run(&args),
+        Command::Vectors(Vectors::Scores(args)) => commands::screen::scores(&args),
+        Command::Vectors(Vectors::Predict(args)) => commands::predict::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Join(args) => commands::join::run(&args),
         Command::Relay(args) => commands::relay::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
-        Command::Devices(args) => commands::devices::run(&args),
-        Command::Explain(args) => commands::explain::run(&args),
-        Command::Params(args) => commands::params::run(&args),
-        Command::Dp(args) => commands::dp::run(&args),
+        Command::Show(Show::Params(args)) => commands::params::run(&args),
+        Command::Show(Show::Program(args)) => commands::program::run(&args),
+        Command::Show(Show::Devices(args)) => commands::devices::run(&args),
+        Command::Show(Show::Noise(args)) => commands::noise::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Complete(args) => commands::complete::run(&args),
         Command::Man(args) => commands::man::run(&args),

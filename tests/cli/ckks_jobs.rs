@@ -163,10 +163,10 @@ fn screening_keeps_scaled_and_negated_updates_out() {
         files += &format!(" u{i}.cgm");
     }
     place.done(&format!(
-        "screen --key keys/evaluation.cgk --against ref.cgm --out scores.cgm{files}"
+        "vectors screen --key keys/evaluation.cgk --against ref.cgm --out scores.cgm{files}"
     ));
     let said = place.done(
-        "scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.cgm",
+        "vectors scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.cgm",
     );
     println!("{said}");
     let aggregate = |words: &str, out: &str| {
@@ -189,7 +189,7 @@ fn screening_keeps_scaled_and_negated_updates_out() {
     assert!(losses[1] < losses[0] + 0.05 && losses[2] > 1.5 * losses[0], "{losses:?}");
 
     let shares = place.json(
-        "scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.cgm",
+        "vectors scores --key keys/secret.json --in scores.cgm --max-norm 20 --min-cosine 0.1 --out weights.cgm",
     );
     let share = |i: usize| shares["updates"][i]["share"].as_f64().unwrap();
     assert!(share(0) < 0.2 && share(1) < 0.2 && share(2) == 0.0 && share(5) == 1.0, "{shares}");
@@ -206,7 +206,7 @@ fn refusals(place: &Place, files: &str) {
     let fails = |words: &str, parts: &[&str]| place.fails_with(1, words, parts);
     let misused = |words: &str, parts: &[&str]| place.fails_with(2, words, parts);
     fails(
-        &format!("screen --key keys/secret.json --out s.cgm{files}"),
+        &format!("vectors screen --key keys/secret.json --out s.cgm{files}"),
         &["keys/secret.json", "evaluation.cgk"],
     );
     fails(
@@ -219,10 +219,10 @@ fn refusals(place: &Place, files: &str) {
         fails(&words, &["evaluation.cgk"]);
     }
     misused(
-        "scores --key keys/secret.json --in scores.cgm --min-cosine 2 --out w.json",
+        "vectors scores --key keys/secret.json --in scores.cgm --min-cosine 2 --out w.json",
         &["from -1 to 1"],
     );
-    fails("scores --key keys/public.json --in scores.cgm --out w.json", &["secret.json"]);
+    fails("vectors scores --key keys/public.json --in scores.cgm --out w.json", &["secret.json"]);
     // What it decrypts is shown to nobody who lacks the key, by whatever option.
     misused("decrypt --key keys/secret.json --in raw.cgm --release 1 --out d", &["--release"]);
     misused("encrypt --key keys/public.json --for sums --in ref --out d.cgm", &["--for"]);
@@ -238,10 +238,13 @@ fn refusals(place: &Place, files: &str) {
     fails("job --key keys/public.json --out job.json", &["keygen --scheme ckks-sum"]);
     // Another secret's.
     place.done("keygen --scheme ckks-4096x1 --rotations 1 --out other");
-    fails("screen --key other/evaluation.cgk --out s.cgm u0.cgm", &["u0.cgm", "under key"]);
+    fails("vectors screen --key other/evaluation.cgk --out s.cgm u0.cgm", &["u0.cgm", "under key"]);
     fails("decrypt --key other/secret.json --in raw.cgm --out d", &["raw.cgm", "under key"]);
     place.done("keygen --scheme ckks-4096x2 --out larger");
-    fails("screen --key larger/evaluation.cgk --out s.cgm u0.cgm", &["u0.cgm", "other parameters"]);
+    fails(
+        "vectors screen --key larger/evaluation.cgk --out s.cgm u0.cgm",
+        &["u0.cgm", "other parameters"],
+    );
     // Cut and flipped.
     let whole = place.read("u0.cgm");
     place.write("cut.cgm", &whole[..whole.len() / 2]);
@@ -279,7 +282,8 @@ fn forged_scores_tell_an_aggregator_nothing() {
         });
         vectors::screen(&evaluator, None, pairs).unwrap().to_bytes().unwrap()
     };
-    let scores = "scores --key keys/secret.json --in scores.cgm --max-norm 1 --out weights.cgm";
+    let scores =
+        "vectors scores --key keys/secret.json --in scores.cgm --max-norm 1 --out weights.cgm";
     let mut answers = vec![];
     for shown in [[0, 1, 2], [5, 5, 4], [3, 0, 0]] {
         place.write("scores.cgm", screen(shown));
@@ -296,7 +300,7 @@ fn forged_scores_tell_an_aggregator_nothing() {
     for forged in ["u0.cgm", "weights.cgm"] {
         place.fails_with(
             1,
-            &format!("scores --key keys/secret.json --in {forged} --out w.cgm"),
+            &format!("vectors scores --key keys/secret.json --in {forged} --out w.cgm"),
             &["no scores"],
         );
     }
@@ -315,7 +319,8 @@ fn encrypted_digits_are_answered_as_in_plaintext() {
     let expected: Vec<Vec<f64>> = test.0.iter().map(|(x, _)| scores(&model, x)).collect();
     let predict = |name: &str, model: &Model, metadata: &[(&str, &str)]| {
         place.write("model", model_file(model, metadata));
-        let words = "predict --key keys/evaluation.cgk --model model --in x.cgm --out y.cgm";
+        let words =
+            "vectors predict --key keys/evaluation.cgk --model model --in x.cgm --out y.cgm";
         println!("{name}: {}", place.run(words).done().stdout.trim());
         place.done("decrypt --key keys/secret.json --in y.cgm --out y");
         let found = numbers(&place.read("y"), "output");
@@ -345,7 +350,7 @@ fn encrypted_digits_are_answered_as_in_plaintext() {
     place.write("one", file(&[("x", vec![PIXELS], bytes(test.0[0].0))], &[]));
     place.done("encrypt --key keys/secret.json --range 1 --in one --out one.cgm");
     place.write("model", model_file(&model, &[]));
-    place.done("predict --key keys/evaluation.cgk --model model --in one.cgm --out y1.cgm");
+    place.done("vectors predict --key keys/evaluation.cgk --model model --in one.cgm --out y1.cgm");
     place.done("decrypt --key keys/secret.json --in y1.cgm --out y1");
     let off = numbers(&place.read("y1"), "output");
     let off = off.iter().zip(&expected[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
@@ -359,7 +364,7 @@ fn encrypted_digits_are_answered_as_in_plaintext() {
         ("2.weight", vec![3, 8], bytes(last.clone())),
     ];
     place.write("two", file(&two, &[("hidden", "square")]));
-    place.done("predict --key keys/evaluation.cgk --model two --in x.cgm --out y2.cgm");
+    place.done("vectors predict --key keys/evaluation.cgk --model two --in x.cgm --out y2.cgm");
     place.done("decrypt --key keys/secret.json --in y2.cgm --out y2");
     let found = numbers(&place.read("y2"), "output");
     for (row, (pixels, _)) in test.0.iter().enumerate() {
@@ -371,7 +376,7 @@ fn encrypted_digits_are_answered_as_in_plaintext() {
         }
     }
     // What does not chain, or is not known.
-    let predict = "predict --key keys/evaluation.cgk --in x.cgm --out z.cgm --model";
+    let predict = "vectors predict --key keys/evaluation.cgk --in x.cgm --out z.cgm --model";
     let refused =
         |tensors: &[(&str, Vec<usize>, Vec<u8>)], metadata: &[(&str, &str)], why: &str| {
             place.write("bad", file(tensors, metadata));
@@ -399,13 +404,13 @@ fn encrypted_digits_are_answered_as_in_plaintext() {
     place.fails_with(1, &format!("{predict} x.cgm"), &["x.cgm"]);
     place.fails_with(
         1,
-        "predict --key keys/secret.json --model model --in x.cgm --out z.cgm",
+        "vectors predict --key keys/secret.json --model model --in x.cgm --out z.cgm",
         &["evaluation.cgk"],
     );
     place.done("encrypt --key keys/public.json --range 1 --in x --out flat.cgm");
     place.fails_with(
         1,
-        "predict --key keys/evaluation.cgk --model model --in flat.cgm --out z.cgm",
+        "vectors predict --key keys/evaluation.cgk --model model --in flat.cgm --out z.cgm",
         &["--columns"],
     );
 }

@@ -1,16 +1,17 @@
-//! `ciphergram dp`: bounds on privacy, and noise that is refused.
+//! `ciphergram show noise`: bounds on privacy, and noise that is refused.
 
 use crate::support::place::Place;
 
-const ONE: &str = "dp --sigma 1 --clip 1 --clients 8 --min-clients 3 --rounds 1";
+const ONE: &str = "show noise --sigma 1 --clip 1 --clients 8 --min-clients 3 --rounds 1";
 
 #[test]
 fn epsilon_is_that_of_the_gaussian_and_rounding_adds_little() {
     let place = Place::new();
     // dp-accounting 0.6.0 says 4.7285 for a Gaussian, at any clip.
     for clip in ["1", "0.001", "5e6"] {
-        let found =
-            place.json(&format!("dp --sigma 1 --clip {clip} --clients 4 --rounds 1 --values 1000"));
+        let found = place.json(&format!(
+            "show noise --sigma 1 --clip {clip} --clients 4 --rounds 1 --values 1000"
+        ));
         let epsilon = found["epsilon"].as_f64().unwrap();
         assert!((4.7285..4.75).contains(&epsilon), "{found}");
         assert_eq!(found["noise"]["min_clients"], 3);

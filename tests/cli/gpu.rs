@@ -9,7 +9,7 @@ use crate::support::place::Place;
 /// Returns a place, and what `devices` says of the adapter; none where there is none.
 fn present() -> Option<(Place, Value)> {
     let place = Place::with_adapters();
-    let engines = place.json("devices");
+    let engines = place.json("show devices");
     let gpu = engines.as_array().unwrap().iter().find(|engine| engine["name"] == "gpu").cloned();
     match &gpu {
         Some(gpu) => println!("on {}", gpu["adapter"].as_str().unwrap()),
@@ -21,7 +21,7 @@ fn present() -> Option<(Place, Value)> {
 #[test]
 fn an_adapter_is_listed_with_all_that_decides() {
     let Some((place, gpu)) = present() else { return };
-    let text = place.done("devices");
+    let text = place.done("show devices");
     for what in ["adapter", "driver", "features", "limits", "prelude"] {
         let said = gpu[what].as_str().unwrap_or_else(|| panic!("no {what}: {gpu}"));
         assert!(!said.is_empty() && text.contains(&format!("{what}: {said}")), "{text}");
@@ -35,7 +35,7 @@ fn absence_is_a_line_and_no_error() {
     for wanted in ["9999999999999999", "no-such-adapter", "none"] {
         let naming = format!("env CIPHERGRAM_GPU={wanted}");
         let run = |words: &str| place.start_by(&naming, words).finish();
-        let devices = run("devices").done().stdout;
+        let devices = run("show devices").done().stdout;
         assert!(devices.contains("gpu        none: no GPU adapter"), "{devices}");
         let demo = run("demo --engine gpu --clients 2 --rounds 1");
         assert_eq!(demo.code, Some(0), "{demo:?}");
@@ -50,7 +50,7 @@ fn absence_is_a_line_and_no_error() {
 #[test]
 fn engines_are_held_against_the_oracle() {
     let place = Place::new();
-    let engines = place.json("devices --check");
+    let engines = place.json("show devices --check");
     let [cpu, oracle] = &engines.as_array().unwrap()[..] else { panic!("{engines}") };
     assert!(oracle["conformance"].is_null());
     let cases = cpu["conformance"].as_object().unwrap();
@@ -114,7 +114,7 @@ fn vectors_are_those_of_the_cpu() {
     }
     let found = ["cpu", "gpu"].map(|engine| {
         let words = "--key keys/evaluation.cgk --against u0.cgm u1.cgm";
-        place.done(&format!("screen --engine {engine} {words} --out scores-{engine}.cgm"));
+        place.done(&format!("vectors screen --engine {engine} {words} --out scores-{engine}.cgm"));
         place.done(&format!(
             "decrypt --engine {engine} --key keys/secret.json --in u0.cgm --out {engine}"
         ));

@@ -203,7 +203,7 @@ fn every_operation_of_every_scheme_is_explained() {
     {
         let mut programs = vec![];
         for operation in ["encrypt", "aggregate", "decrypt"] {
-            let words = format!("explain {operation} --scheme {scheme}");
+            let words = format!("show program {operation} --scheme {scheme}");
             let reported = place.json(&words);
             assert_eq!(
                 (&reported["operation"], &reported["scheme"]),
@@ -221,7 +221,10 @@ fn every_operation_of_every_scheme_is_explained() {
         };
         assert!(programs.iter().map(long).max() < Some(12), "{programs:?}");
     }
-    assert_eq!(place.done("explain encrypt"), place.done("explain encrypt --scheme ckks-sum"));
+    assert_eq!(
+        place.done("show program encrypt"),
+        place.done("show program encrypt --scheme ckks-sum")
+    );
 }
 
 #[test]
@@ -229,7 +232,7 @@ fn operations_on_encrypted_vectors_are_explained() {
     let place = Place::new();
     let mut programs = vec![];
     for operation in Operation::ALL.map(Operation::name) {
-        let reported = place.json(&format!("explain {operation} --scheme ckks-8192x7"));
+        let reported = place.json(&format!("show program {operation} --scheme ckks-8192x7"));
         assert_eq!(reported["scheme"], "ckks-8192x7");
         let program = reported["program"].as_str().unwrap().to_owned();
         assert!(program.starts_with(&format!("program {operation}\n")), "{program}");
@@ -237,15 +240,21 @@ fn operations_on_encrypted_vectors_are_explained() {
         programs.push(program);
     }
     for word in ["encrypt", "decrypt"] {
-        let of_word = place.done(&format!("explain {word} --scheme ckks-4096x1"));
-        assert_eq!(of_word, place.done(&format!("explain ckks-{word}")));
+        let of_word = place.done(&format!("show program {word} --scheme ckks-4096x1"));
+        assert_eq!(of_word, place.done(&format!("show program ckks-{word}")));
     }
-    let product = place.done("explain ckks-mul");
+    let product = place.done("show program ckks-mul");
     assert!(product.starts_with("program ckks-mul\n") && product.contains("N = 8192"), "{product}");
     for (words, why) in [
-        ("explain aggregate --scheme ckks-4096x1", "ckks-4096x1 has no operation \"aggregate\""),
-        ("explain ckks-mul --scheme paillier-2048", "paillier-2048 has no operation \"ckks-mul\""),
-        ("explain ckks-mul --scheme ckks-9x9", "ckks-16384x14"),
+        (
+            "show program aggregate --scheme ckks-4096x1",
+            "ckks-4096x1 has no operation \"aggregate\"",
+        ),
+        (
+            "show program ckks-mul --scheme paillier-2048",
+            "paillier-2048 has no operation \"ckks-mul\"",
+        ),
+        ("show program ckks-mul --scheme ckks-9x9", "ckks-16384x14"),
     ] {
         place.fails_with(2, words, &[why]);
     }
@@ -260,7 +269,7 @@ fn presets_of_encrypted_vectors_are_derived() {
         ("ckks-8192x7", 60, 430),
         ("ckks-16384x14", 100, 868),
     ] {
-        let words = format!("params explain --scheme {preset}");
+        let words = format!("show params --scheme {preset}");
         let (reported, text) = (place.json(&words), place.done(&words));
         assert_eq!(reported["scheme"], preset);
         assert_eq!(reported["security"]["log2_qp_limit"], limit);
@@ -272,15 +281,15 @@ fn presets_of_encrypted_vectors_are_derived() {
             "{text}"
         );
     }
-    let why = "ckks-4096x1 has no --clients, --bits or --public-encrypt";
-    place.fails_with(2, "params explain --scheme ckks-4096x1 --bits 16", &[why]);
+    let why = "--bits is not for keys of ckks-4096x1";
+    place.fails_with(2, "show params --scheme ckks-4096x1 --bits 16", &[why]);
 }
 
 #[test]
 fn engines_say_what_they_support() {
     let place = Place::new();
-    let engines = place.json("devices");
-    let text = place.done("devices");
+    let engines = place.json("show devices");
+    let text = place.done("show devices");
     let names: Vec<_> = engines.as_array().unwrap().iter().map(|e| &e["name"]).collect();
     assert!(names.contains(&&json!("cpu")) && names.contains(&&json!("reference")), "{engines}");
     for engine in engines.as_array().unwrap() {
@@ -303,17 +312,19 @@ fn help_and_version_are_no_errors() {
         "encrypt",
         "aggregate",
         "decrypt",
+        "vectors",
         "serve",
         "join",
         "inspect",
-        "devices",
-        "explain",
-        "params",
-        "dp",
+        "show",
     ];
     let help = place.done("--help");
     for command in commands {
         assert!(help.lines().any(|line| line.trim().starts_with(&format!("{command} "))), "{help}");
+        let own = place.done(&format!("{command} --help"));
+        assert!(own.contains(&format!("Usage: ciphergram {command}")), "{own}");
+    }
+    for command in ["show devices", "show program", "show params", "show noise", "vectors screen"] {
         let own = place.done(&format!("{command} --help"));
         assert!(own.contains(&format!("Usage: ciphergram {command}")), "{own}");
     }
@@ -329,7 +340,7 @@ fn parameters_are_derived_step_by_step() {
     for (clients, bits, degree, other) in
         [(64, 16, 4096, 8192), (10, 16, 8192, 4096), (512, 16, 8192, 4096)]
     {
-        let words = format!("params explain --clients {clients} --bits {bits}");
+        let words = format!("show params --clients {clients} --bits {bits}");
         let (reported, text) = (place.json(&words), place.done(&words));
         let number = |step: &str, name: &str| reported[step][name].as_f64().unwrap();
         assert_eq!(reported["security"]["ring_degree"], degree);
@@ -373,13 +384,13 @@ fn parameters_are_derived_step_by_step() {
     }
     for (scheme, bytes) in [("paillier-2048", 512), ("paillier-3072", 768), ("paillier-4096", 1024)]
     {
-        let reported = place.json(&format!("params explain --scheme {scheme}"));
+        let reported = place.json(&format!("show params --scheme {scheme}"));
         assert_eq!(reported["chunks"]["unit_bytes"], bytes);
         assert!(reported["failure_probability"]["value"] == 0 && reported["noise"].is_null());
-        assert!(place.done(&format!("params explain --scheme {scheme}")).contains("never wraps"));
+        assert!(place.done(&format!("show params --scheme {scheme}")).contains("never wraps"));
     }
-    let default = "params explain --scheme ckks-sum --clients 64 --bits 16";
-    assert_eq!(place.done("params explain"), place.done(default));
+    let default = "show params --scheme ckks-sum --clients 64 --bits 16";
+    assert_eq!(place.done("show params"), place.done(default));
 }
 
 /// The same of keys that encrypt in public: a larger margin, and masks.
@@ -387,7 +398,7 @@ fn parameters_are_derived_step_by_step() {
 fn parameters_of_public_encryption_are_derived_step_by_step() {
     let place = Place::new();
     for (clients, bits, degree) in [(64u64, 16u32, 8192u64), (64, 19, 8192), (1024, 24, 8192)] {
-        let words = format!("params explain --clients {clients} --bits {bits} --public-encrypt");
+        let words = format!("show params --clients {clients} --bits {bits} --public-encrypt");
         let (reported, text) = (place.json(&words), place.done(&words));
         assert_eq!(reported["scheme"], "ckks-sum-public");
         let number = |step: &str, name: &str| reported[step][name].as_f64().unwrap();
@@ -423,6 +434,6 @@ fn parameters_of_public_encryption_are_derived_step_by_step() {
         }
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
-    let named = "params explain --scheme ckks-sum-public";
-    assert_eq!(place.done("params explain --public-encrypt"), place.done(named));
+    let named = "show params --scheme ckks-sum-public";
+    assert_eq!(place.done("show params --public-encrypt"), place.done(named));
 }

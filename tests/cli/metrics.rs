@@ -311,6 +311,6 @@ fn logs_are_objects_with_rounds_and_clients() {
     // For people it stays one line.
     assert!(text.stderr.lines().count() == 1 && text.stderr.contains("engine cpu"), "{text:?}");
 
-    let ran = place.run("devices --log xml");
+    let ran = place.run("show devices --log xml");
     assert!(ran.code == Some(2) && ran.stderr.lines().count() == 1, "{ran:?}");
 }

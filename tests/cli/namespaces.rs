@@ -64,7 +64,7 @@ impl Round {
             "--key keys/public.json --identity keys/server.identity --allow keys/clients.allow";
         let pipelines = if self.relay.is_some() { 1 } else { 2 };
         let words = format!(
-            "serve {keys} --clients {CLIENTS} --listen {SERVER} --pipelines {pipelines} --json"
+            "serve {keys} --clients {CLIENTS} --listen {SERVER} --tune pipelines={pipelines} --json"
         );
         let mut server = self.place.start_by(&self.net.server(), &words);
         server.event("listening");
@@ -76,8 +76,9 @@ impl Round {
         let files = format!("--key keys/secret.json --in g{client} --out mean{client}");
         let (to, pipelines) =
             if self.relay.is_some() { (RELAY, 1) } else { (SERVER, 1 + client % 3) };
-        let words =
-            format!("join {files} --server {to} --pipelines {pipelines} {nodes} --client {client}");
+        let words = format!(
+            "join {files} --server {to} --tune pipelines={pipelines} {nodes} --client {client}"
+        );
         self.place.start_by(&self.net.client(client), &words)
     }
 

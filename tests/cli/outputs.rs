@@ -184,8 +184,8 @@ fn closed_and_full_standard_output_end_a_command_in_order() {
     for words in [
         "ranges --out - g",
         "inspect r.json",
-        "devices",
-        "dp --sigma 1 --clip 1 --clients 3 --rounds 1",
+        "show devices",
+        "show noise --sigma 1 --clip 1 --clients 3 --rounds 1",
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -196,7 +196,7 @@ fn closed_and_full_standard_output_end_a_command_in_order() {
         let stderr = String::from_utf8_lossy(&ran.stderr);
         assert_eq!((ran.status.code(), &*stderr), (Some(141), ""), "{words}");
     }
-    for words in ["devices", "--help", "--version", "inspect g", "ranges --out s.json g"] {
+    for words in ["show devices", "--help", "--version", "inspect g", "ranges --out s.json g"] {
         let (_, stderr) = shell_ends(&place, 1, &format!("$C {words} > /dev/full"));
         assert_eq!(stderr, "error: standard output: No space left on device (os error 28)\n");
     }

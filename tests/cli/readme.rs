@@ -76,7 +76,6 @@ impl Page {
             fs::write(packaging.join(name), &text).unwrap();
             text
         };
-        packaged("serve.toml");
         let page = Self { text: own(text), unit: packaged("ciphergram.service"), folder };
         make_tensors(page.folder.path());
         make_model(page.folder.path());

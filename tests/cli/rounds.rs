@@ -90,14 +90,14 @@ fn clients_may_send_by_several_paths() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new((4..7).map(mixed).collect(), &[1, 1, 1], power_of_two);
     bring(&place, &brought.clients);
-    let (server, address) = place.serve("--clients 3 --poll --datagram 65507");
-    let words = ["--paths 4 --datagram 1372", "--split 3 --poll", "--paths 4 --split 4"];
+    let (server, address) = place.serve("--clients 3 --tune poll --datagram 65507");
+    let words = ["--tune paths=4 --datagram 1372", "--tune split=3,poll", "--tune paths=4,split=4"];
     let clients = (0..3).map(|i| place.join(&address, i, words[i])).collect();
     brought.check_mean(&outcome(&place, clients));
     ends_complete(server, 3);
-    let refused = place.join(&address, 0, "--paths 5 --split 4").finish();
+    let refused = place.join(&address, 0, "--tune paths=5,split=4").finish();
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    let reported = "--paths 5 --split 4: no more than 16 in all";
+    let reported = "paths=5,split=4: no more than 16 in all";
     assert!(refused.stderr.contains(reported), "{}", refused.stderr);
 }
 

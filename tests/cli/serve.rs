@@ -187,34 +187,6 @@ fn a_list_that_nobody_can_join_by_is_an_error() {
 }
 
 #[test]
-fn options_come_from_a_file() {
-    let place = place(2);
-    place.write(
-        "serve.toml",
-        "key = 'keys/public.json'\nlisten = '127.0.0.1:1'\nrounds = 5\njson = true\n",
-    );
-    let mut server = place.start("serve --listen 127.0.0.1:0 --config serve.toml --rounds 1");
-    let address = server.event("listening")["address"].as_str().unwrap().to_owned();
-    assert!(!address.ends_with(":1"), "the command line wins");
-    round_of_two(&place, &mut server, &address);
-    server.finish().done();
-
-    place.write("wrong.toml", "key = 'keys/public.json'\n\ncleints = 3\n");
-    place.fails_with(
-        2,
-        "serve --config wrong.toml",
-        &["error: wrong.toml: line 3: `cleints` is no option of serve"],
-    );
-    place.write("wrong.toml", "clients = 5000\n");
-    let why = "error: wrong.toml: line 1: invalid value '5000' for '--clients <CLIENTS>'";
-    place.fails_with(2, "serve --config wrong.toml --key keys/public.json", &[why]);
-    place.fails_with(1, "serve --config none.toml", &["error: none.toml: No such file"]);
-    place.fails_with(2, "serve --rounds 1 --config serve.toml --clients", &["--clients"]);
-    place.write("short.toml", "clients = 3\n");
-    place.fails_with(2, "serve --config short.toml", &["not provided: --key <FILE>"]);
-}
-
-#[test]
 fn systemd_takes_the_service() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/ciphergram.service");
     let unit = fs::read_to_string(unit).unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, Place, Used,
+    Agreed, IntegersChoice, Place, Report, Used,
     values::{PolicyName, clip, policy, weight},
     vectors::Vector,
 };
@@ -49,9 +49,8 @@ pub(crate) struct Ranges {
     /// A safetensors file; with --merge, ranges files or proposals; with --open, agreed ranges
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -83,9 +82,8 @@ pub(crate) struct Encrypt {
     pub(crate) vector: Vector,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 /// A client's weight, and the clipping of its own values.
@@ -114,9 +112,8 @@ pub(crate) struct Aggregate {
     pub(crate) inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -146,9 +143,8 @@ pub(crate) struct Decrypt {
     pub(crate) cohorts: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -160,7 +156,6 @@ pub(crate) struct Inspect {
     /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal
     #[arg(long, requires = "json")]
     pub(crate) ciphertexts: bool,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }

@@ -10,7 +10,7 @@ use ciphergram_he::{
 use clap::{Args, Subcommand};
 
 use super::{
-    Agreed, IntegersChoice, Set, Used,
+    Agreed, IntegersChoice, Report, Set, Used,
     values::{JobRanges, clip, job_ranges, named_bits},
 };
 
@@ -41,20 +41,13 @@ pub(crate) struct Keygen {
     /// With --replaces: draw new node keys for this machine as well
     #[arg(long, requires = "replaces")]
     pub(crate) renew_nodes: bool,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-#[command(arg_required_else_help = false)]
-pub(crate) struct Key {
-    #[command(subcommand)]
-    pub(crate) command: KeyCommand,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum KeyCommand {
+#[command(arg_required_else_help = false)]
+pub(crate) enum Key {
     /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
     Upgrade(KeyUpgrade),
     /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th
@@ -69,9 +62,8 @@ pub(crate) struct KeyUpgrade {
     /// Folder for the same files as keygen makes; no file is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -81,9 +73,8 @@ pub(crate) struct KeyStatus {
     pub(crate) key: PathBuf,
     #[command(flatten)]
     pub(crate) used: Used,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -137,7 +128,7 @@ pub(crate) struct Job {
     #[arg(long, value_name = "NAME=BITS", value_parser = named_bits, allow_negative_numbers = true)]
     pub(crate) bits: Vec<TensorBits>,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
-    /// clients, in multiples of --dp-clip; see `ciphergram dp`
+    /// clients, in multiples of --dp-clip; see `ciphergram show noise`
     #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]
     pub(crate) dp_sigma: Option<f64>,
     /// The L2 norm that each client's whole update is clipped to before noise is added
@@ -155,9 +146,8 @@ pub(crate) struct Job {
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -167,9 +157,8 @@ pub(crate) struct Bundle {
     /// Folder to make, with one for the aggregator and one for each client of the job
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 /// Makes a node key.
@@ -178,7 +167,6 @@ pub(crate) struct Identity {
     /// File to write it to; never overwritten
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }

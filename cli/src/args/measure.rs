@@ -1,114 +1,14 @@
-//! The arguments of commands that describe and measure engines.
+//! The arguments of `bench`.
 
 use std::{path::PathBuf, time::Duration};
 
-use ciphergram_he::{Operation, ckks};
-use clap::{
-    Args, Subcommand,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::Args;
 
 use super::{
     EngineName,
-    values::{AnyScheme, any_scheme, clock, key_sizes, seconds, threads},
+    values::{clock, key_sizes, seconds, threads},
 };
 use crate::bench::operation::{self, Operations};
-
-#[derive(Args)]
-pub(crate) struct Devices {
-    /// Also compare every engine with the oracle, bit by bit, over every step: takes seconds, on
-    /// emulated devices a minute
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// An operation whose program is shown: of sums, or of a levelled scheme.
-#[derive(Clone, Copy)]
-pub(crate) enum Explained {
-    Sums(Operation),
-    Levelled(ckks::Operation),
-}
-
-impl Explained {
-    /// Returns all of them.
-    fn all() -> impl Iterator<Item = Self> {
-        let sums = [Operation::Encrypt, Operation::Aggregate, Operation::Decrypt].map(Self::Sums);
-        sums.into_iter().chain(ckks::Operation::ALL.map(Self::Levelled))
-    }
-
-    fn parser() -> impl TypedValueParser<Value = Self> {
-        let value = |operation: Self| match operation {
-            Self::Sums(_) => PossibleValue::new(operation.name()),
-            Self::Levelled(own) => PossibleValue::new(own.name()).help(own.about()),
-        };
-        PossibleValuesParser::new(Self::all().map(value)).try_map(|name| {
-            Self::all().find(|operation| operation.name() == name).ok_or("no operation")
-        })
-    }
-
-    /// Returns its word.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Sums(Operation::Encrypt) => "encrypt",
-            Self::Sums(Operation::Aggregate) => "aggregate",
-            Self::Sums(Operation::Decrypt) => "decrypt",
-            Self::Levelled(operation) => operation.name(),
-        }
-    }
-}
-
-#[derive(Args)]
-pub(crate) struct Explain {
-    /// The operation
-    #[arg(value_parser = Explained::parser())]
-    pub(crate) operation: Explained,
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
-    /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not
-    #[arg(long, value_parser = any_scheme)]
-    pub(crate) scheme: Option<AnyScheme>,
-    /// Values of an update, of schemes of sums: large ones have larger rings under ckks-sum
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub(crate) values: usize,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-#[command(arg_required_else_help = false)]
-pub(crate) struct Params {
-    #[command(subcommand)]
-    pub(crate) command: ParamsCommand,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum ParamsCommand {
-    /// Derive every size step by step, from security and noise to bytes a value
-    Explain(ParamsExplain),
-}
-
-#[derive(Args)]
-pub(crate) struct ParamsExplain {
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
-    /// ckks-8192x7 or ckks-16384x14, which are levelled
-    #[arg(long, default_value = "ckks-sum", value_parser = any_scheme)]
-    pub(crate) scheme: AnyScheme,
-    /// Of sums: most clients that one will ever have, 1 to 1024 [default: 64]
-    #[arg(long)]
-    pub(crate) clients: Option<u32>,
-    /// Of sums: bits of a quantised value, 8 to 24 [default: 16]
-    #[arg(long)]
-    pub(crate) bits: Option<u32>,
-    /// Of ckks-sum: make the public key encrypt, for clients without the secret key
-    #[arg(long)]
-    pub(crate) public_encrypt: bool,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
 
 #[derive(Args)]
 #[command(after_long_help = operation::help())]

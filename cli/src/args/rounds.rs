@@ -6,17 +6,14 @@ use ciphergram_nic::proto::NodeId;
 use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, Place, Used,
+    Agreed, IntegersChoice, Place, Report, Used,
     files::Weighting,
+    tune::Tune,
     values::{ServerName, address, datagram_bytes, milliseconds, node, percent, rate, seconds},
 };
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// File with options, `name = value` on each line; those of the command line count instead.
-    /// packaging/serve.toml has all of them
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     /// Host, a name or an address, and port to listen at; other than on loopback, from a bundle or with
@@ -61,7 +58,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges_key: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) wire: Wire,
+    pub(crate) datagram: Datagram,
+    /// pipelines=N with sockets and a thread each, for cores to spare, which listen at the port and the ones after it;
+    /// poll, to spend a core on some microseconds
+    #[arg(long, value_name = "LIST", default_value = "pipelines=1", value_parser = Tune::of_server)]
+    pub(crate) tune: Tune,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -70,9 +71,8 @@ pub(crate) struct Serve {
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON, one object a line
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -125,46 +125,28 @@ pub(crate) struct Join {
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
-    pub(crate) path_config: PathConfig,
+    pub(crate) datagram: Datagram,
+    /// paths=N source ports to spray datagrams over, so that they take different paths; split=N flows
+    /// to deal messages to, each with as many paths (paths times split: at most 16); pipelines=N with a thread
+    /// each, for cores to spare; poll, to spend a core on some microseconds
+    #[arg(long, value_name = "LIST", default_value = "paths=1")]
+    pub(crate) tune: Tune,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON, one object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// The paths of datagrams to the aggregator.
-#[derive(Args, Clone, Copy)]
-pub(crate) struct PathConfig {
-    /// Source ports to spray datagrams over, so that they take different paths through a network
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) paths: u16,
-    /// Flows to deal messages to, each with as many --paths; --paths 1 --split 4 keeps each message
-    /// on one of four paths. Paths times flows: at most 16
-    #[arg(long, default_value_t = 1, value_name = "FLOWS",
-        value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) split: u16,
     #[command(flatten)]
-    pub(crate) wire: Wire,
+    pub(crate) report: Report,
 }
 
-/// The sending and receiving of datagrams.
+/// The size of datagrams.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Wire {
+pub(crate) struct Datagram {
     /// Longest datagram to send, in bytes of UDP payload: longer ones are faster, where the path
     /// carries them [default: 8900 on loopback, 1372 elsewhere]
-    #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
-    pub(crate) datagram: Option<usize>,
-    /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare.
-    /// Those of a server listen at its port and the ones after it
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) pipelines: u16,
-    /// Poll the sockets instead of sleeping: spends a core to save some microseconds
-    #[arg(long)]
-    pub(crate) poll: bool,
+    #[arg(long = "datagram", value_name = "BYTES", value_parser = datagram_bytes)]
+    pub(crate) bytes: Option<usize>,
 }
 
 /// A bad network. Each direction has the same faults, and a rate and a queue of its own.
@@ -213,7 +195,6 @@ pub(crate) struct Relay {
     /// Seconds until it ends and prints what it did [default: until it is killed, silently]
     #[arg(long, value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
-    /// Report as JSON, one object a line
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::{
-    Place,
+    Place, Report,
     values::{clip, cosine, norm},
 };
 
@@ -28,6 +28,17 @@ impl Vector {
     }
 }
 
+#[derive(Subcommand)]
+#[command(arg_required_else_help = false)]
+pub(crate) enum Vectors {
+    /// Compute norms and directions of encrypted updates, before they are summed
+    Screen(Screen),
+    /// Decrypt scores, and write the weights that follow from limits
+    Scores(Scores),
+    /// Run a model on encrypted values
+    Predict(Predict),
+}
+
 #[derive(Args)]
 pub(crate) struct Screen {
     /// The evaluation key, made with keygen --rotations sum
@@ -44,9 +55,8 @@ pub(crate) struct Screen {
     pub(crate) inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -66,9 +76,8 @@ pub(crate) struct Scores {
     /// File to write the encrypted weights to, for aggregate --weights
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }
 
 #[derive(Args)]
@@ -87,7 +96,6 @@ pub(crate) struct Predict {
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) report: Report,
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     let read = [Some(&args.agreed.key), args.agreed.job.as_ref()];
     let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();
     let mut out = Output::create(&args.out, Kind::Sum, &named(&read))?;
-    let progress = Progress::new(args.json, "");
+    let progress = Progress::new(args.report.json, "");
     let contributions = args.inputs.iter().zip(0..).map(|(path, done)| {
         progress.say(format!("adding {}", path.display()));
         progress.at(done, args.inputs.len() as u64);
@@ -55,5 +55,5 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     let (out, round) = (args.out.display(), sum.round);
     let values = counted(values, "value");
     let line = format!("{out}: sum of {contributors} of round {round}, {values}, {words}");
-    report(args.json, &value, &[line])
+    report(args.report.json, &value, &[line])
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &args::Bundle) -> Result<(), Failure> {
     ];
     let server = server.id().to_string();
     report(
-        args.json,
+        args.report.json,
         &json!({"out": shown(&args.out), "clients": clients, "server_key": server}),
         &lines,
     )

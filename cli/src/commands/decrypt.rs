@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let member = files.opener(engine(args.place.engine))?;
     let key = member.key.public();
     let here = |e: Error| e.within(args.input.display());
-    let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
+    let progress = Progress::new(args.report.json, format!("decrypting {}", args.input.display()));
     let sum = Sum::from_vec(files::read(&args.input)?, key).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
     let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
@@ -82,5 +82,5 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
         cohorts.words(),
         counted(sum.agreement.specs().len(), "tensor")
     );
-    report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
+    report(args.report.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! `ciphergram devices`.
+//! `ciphergram show devices`.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
         wrong.extend(args.check.then(|| format!("fpga: {why}")));
     }
     close(present);
-    report(args.json, &Value::Array(values), &lines)?;
+    report(args.report.json, &Value::Array(values), &lines)?;
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(Failure::Work(format!("results are not the oracle's: {}", wrong.join(", ")))),

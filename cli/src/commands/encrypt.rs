@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let files = files::open_key(&args.agreed, &args.used)?;
     let member = files::member(&files, args.client, engine(args.place.engine))?;
     let (key, job) = (member.key, member.job);
-    let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
+    let progress = Progress::new(args.report.json, format!("encrypting {}", args.input.display()));
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let here = |e: Error| e.within(args.input.display());
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let words = per_value_words(bytes, values);
     let values = counted(values, "value");
     lines.push(format!("{}: round {round}, {values}, {words}", args.out.display()));
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }
 
 /// Returns the ranges file's agreement, or the job's, or else one of the file's own ranges.

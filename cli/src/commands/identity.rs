@@ -17,5 +17,5 @@ pub(crate) fn run(args: &args::Identity) -> Result<(), Failure> {
         format!("node {node}"),
         format!("{}  its secret key, for this node and for no one else", args.out.display()),
     ];
-    report(args.json, &json!({"node": node, "out": shown(&args.out)}), &lines)
+    report(args.report.json, &json!({"node": node, "out": shown(&args.out)}), &lines)
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
             return Err(Failure::Work(format!("{path}: not a file that this program knows")));
         }
     }
-    report(args.json, &Value::Object(found.json), &found.lines)
+    report(args.report.json, &Value::Object(found.json), &found.lines)
 }
 
 fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(), Error> {

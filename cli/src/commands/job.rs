@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     }
     lines.extend(kept);
     let content: Value = serde_json::from_str(&job.to_json()?)?;
-    report(args.json, &json!({"out": shown(&args.out), "id": id, "job": content}), &lines)
+    report(args.report.json, &json!({"out": shown(&args.out), "id": id, "job": content}), &lines)
 }
 
 /// Returns how ranges are agreed on, if they are: by the secret in a client's key.

@@ -15,16 +15,13 @@ use ciphergram_he::{
     Destination, Error, KeyRef, Member, Update,
     codec::{RangesFile, most_clipped},
 };
-use ciphergram_nic::{
-    federation::{self, Participation, Phase, RoundResult, finish_from_spool},
-    proto::path::MAX_PATHS,
-};
+use ciphergram_nic::federation::{self, Participation, Phase, RoundResult, finish_from_spool};
 use serde_json::{Value, json};
 
 use self::server::Server;
 use super::decrypt::{output, output_name};
 use crate::{
-    args::{Join, PathConfig, Wire},
+    args::{Join, Tune},
     cohorts::{self, Cohorts},
     engines::engine,
     failure::Failure,
@@ -46,7 +43,9 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         let text = "--sum needs a secret key: with a client's the sum is written encrypted";
         return Err(Failure::Misuse(text.into()));
     }
-    let (paths, spool) = (path_config(args)?, spool_of(args)?);
+    let Tune { paths, split: flows, poll, .. } = args.tune;
+    let paths = federation::PathConfig { paths, flows, poll, datagram_bytes: args.datagram.bytes };
+    let spool = spool_of(args)?;
     if args.before.is_some() {
         // What is wrong with the rest is said before that takes its time.
         Server::find(args, member.key.number(), paths)?;
@@ -110,7 +109,7 @@ fn take_part(
     if has_content(spool) {
         signals::set_last_line(GOES_ON);
     }
-    let progress = Progress::new(args.json, "opening the sum");
+    let progress = Progress::new(args.report.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, spool, e))?;
     let mut round = match kept {
         Some(round) => round,
@@ -132,17 +131,8 @@ fn take_part(
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
     }
-    say(args.json, &value, || lines.join("\n"));
+    say(args.report.json, &value, || lines.join("\n"));
     Ok(())
-}
-
-fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
-    let PathConfig { paths, split, wire: Wire { datagram, poll, .. } } = args.path_config;
-    if paths * split > MAX_PATHS as u16 {
-        let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
-        return Err(Failure::Misuse(text));
-    }
-    Ok(federation::PathConfig { paths, flows: split, poll, datagram_bytes: datagram })
 }
 
 /// Returns the spool's name.
@@ -370,8 +360,8 @@ impl Told<'_> {
     fn tell(&mut self, step: Step, event: &Value, line: &str) {
         if self.last < Some(step) {
             self.last = Some(step);
-            if self.args.json || !self.progress.is_seen() {
-                say(self.args.json, event, || line.into());
+            if self.args.report.json || !self.progress.is_seen() {
+                say(self.args.report.json, event, || line.into());
             }
         }
     }

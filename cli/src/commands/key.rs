@@ -5,16 +5,16 @@ use serde_json::json;
 
 use super::keygen;
 use crate::{
-    args::{Key, KeyCommand, KeyStatus, KeyUpgrade},
+    args::{Key, KeyStatus, KeyUpgrade},
     failure::Failure,
     files,
     report::report,
 };
 
 pub(crate) fn run(args: &Key) -> Result<(), Failure> {
-    match &args.command {
-        KeyCommand::Upgrade(args) => upgrade(args),
-        KeyCommand::Status(args) => status(args),
+    match args {
+        Key::Upgrade(args) => upgrade(args),
+        Key::Status(args) => status(args),
     }
 }
 
@@ -23,7 +23,7 @@ fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
     let key = files::read_secret(&args.key)?.upgrade().map_err(|e| e.within(args.key.display()))?;
     let limits = Limits::of_key(key.public());
     let (value, lines) = keygen::write(&key, limits, &args.out, None)?;
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }
 
 fn status(args: &KeyStatus) -> Result<(), Failure> {
@@ -43,5 +43,5 @@ fn status(args: &KeyStatus) -> Result<(), Failure> {
     if !proves {
         lines.push("it has no sum key: ciphergram key upgrade".into());
     }
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }

@@ -40,8 +40,10 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
         return Err(Error::WithoutTfhe.into());
     }
     let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
-    let progress =
-        Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
+    let progress = Progress::new(
+        args.report.json,
+        format!("looking for the primes of a {} key", literal.scheme),
+    );
     let mut key = SecretKey::generate(literal)?;
     if has_ranges {
         key = key.with_ranges_secret(RangesSecret::draw()?);
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
         value["replaces"] = former.key.id().to_string().into();
         lines.extend(former.steps(&key, &args.out));
     }
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }
 
 /// Refuses a folder that holds a file of a key, before work is spent on one.

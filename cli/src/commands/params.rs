@@ -1,16 +1,17 @@
-//! `ciphergram params explain`: derives the sizes of a parameter set from scheme, clients and bits.
+//! `ciphergram show params`: derives the sizes of a parameter set from scheme, clients and bits.
 
 mod levelled;
 
 use ciphergram_he::{
     Parameters, Scheme,
-    params::{CHUNK_BYTES, COEFFICIENT_BITS, FamilyParameters, Literal, PAD_BITS},
+    params::{CHUNK_BYTES, COEFFICIENT_BITS, FamilyParameters, PAD_BITS},
     rlwe::{NOISE_BOUND, RlweParameters},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args::{AnyScheme, Params, ParamsCommand},
+    args::{AnyScheme, Params},
+    commands::vectors,
     failure::Failure,
     report::report,
 };
@@ -22,24 +23,18 @@ const NIST: &str = "NIST SP 800-57 part 1, table 2, which is for RSA";
 const NOISE: &str = "centred binomial of 2 x 21 bits";
 
 pub(crate) fn run(args: &Params) -> Result<(), Failure> {
-    let ParamsCommand::Explain(args) = &args.command;
-    let scheme = match args.scheme {
-        AnyScheme::Sums(scheme) if args.public_encrypt => scheme.with_public_encryption(),
+    let scheme = match args.set.scheme {
         AnyScheme::Sums(scheme) => scheme,
         AnyScheme::Levelled(preset) => {
-            if args.clients.is_some() || args.bits.is_some() || args.public_encrypt {
-                let why = format!("{preset} has no --clients, --bits or --public-encrypt");
-                return Err(Failure::Misuse(why));
-            }
+            vectors::refuse(&args.set.of_sums(), preset.name())?;
             let (json, lines) = levelled::derivation(preset);
-            return report(args.json, &json, &lines);
+            return report(args.report.json, &json, &lines);
         }
     };
-    let (clients, bits) = (args.clients.unwrap_or(64), args.bits.unwrap_or(16));
-    let literal = Literal { scheme, clients, bits };
+    let literal = args.set.literal(scheme);
     let parameters = Parameters::new(literal).map_err(|e| Failure::Misuse(e.to_string()))?;
     let derivation = Derivation::of(&parameters);
-    report(args.json, &derivation.json, &derivation.lines)
+    report(args.report.json, &derivation.json, &derivation.lines)
 }
 
 /// The steps of a derivation, as lines for people and as JSON.

@@ -1,4 +1,4 @@
-//! `ciphergram predict`.
+//! `ciphergram vectors predict`.
 
 use ciphergram_he::{
     Error,
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
     let model = read_model(&args.model)?;
     let inputs = [Some(&args.key), Some(&args.model), Some(&args.input)];
     let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
-    let progress = Progress::new(args.json, format!("running {}", args.model.display()));
+    let progress = Progress::new(args.report.json, format!("running {}", args.model.display()));
     let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
     let (source, input) = read(&args.input, &*engine)?;
     let found = vectors::predict(&evaluator, &model, &input, source);
@@ -50,5 +50,5 @@ pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
         counted(values, "answer"),
         counted(model.depth(), "level")
     );
-    report(args.json, &value, &[line])
+    report(args.report.json, &value, &[line])
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
         _ => Kind::Ranges,
     };
     let mut out = Output::create(&args.out, kind, &named(&inputs))?;
-    let progress = Progress::new(args.json, "reading tensors");
+    let progress = Progress::new(args.report.json, "reading tensors");
     let found = match &args.key {
         None if args.merge => in_clear(args, &merge(args)?, (json!([]), None))?,
         None => measure(args)?,
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
     drop(progress);
     out.put(&found.bytes)?;
     out.commit()?;
-    report(args.json, &found.json, &found.lines)
+    report(args.report.json, &found.json, &found.lines)
 }
 
 /// The bytes of the file, and the report.

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
     let mut switch = Switch::bind(args.listen, args.to, faults, bottleneck, args.seed)?;
     let listening = switch.local_addr()?;
     let value = json!({"event": "listening", "address": listening.to_string()});
-    say(args.json, &value, || format!("listening on {listening}, for {}", args.to));
+    say(args.report.json, &value, || format!("listening on {listening}, for {}", args.to));
     switch.run(args.seconds)?;
     let (to_server, to_clients) = switch.tallies();
     let (turned_away, unsent) = (switch.turned_away(), switch.unsent());
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
         "event": "done", "datagrams_to_server": counts(&to_server), "datagrams_to_clients": counts(&to_clients),
         "clients_turned_away": turned_away, "datagrams_unsent": unsent,
     });
-    say(args.json, &value, || {
+    say(args.report.json, &value, || {
         format!(
             "to the server: {}\nto clients: {}\n{turned_away} of clients too many, {unsent} that no \
              socket took",

@@ -1,4 +1,4 @@
-//! `ciphergram screen` and `ciphergram scores`.
+//! `ciphergram vectors screen` and `ciphergram vectors scores`.
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
     let read_too = [Some(&args.key), args.against.as_ref()];
     let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
     let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
-    let progress = Progress::new(args.json, "reading keys");
+    let progress = Progress::new(args.report.json, "reading keys");
     let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
     let against = args.against.as_ref().map(|path| read(path, &*engine)).transpose()?;
     let given = args.inputs.iter().zip(0..).map(|(path, done)| {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
     let what = if args.against.is_some() { "norms and products" } else { "norms" };
     let line =
         format!("{}: {what} of {}, encrypted", args.out.display(), counted(updates, "update"));
-    report(args.json, &value, &[line])
+    report(args.report.json, &value, &[line])
 }
 
 pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
@@ -83,5 +83,5 @@ pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
         args.out.display(),
         counted(updates.len(), "update")
     ));
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }

@@ -39,15 +39,20 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let scheme = key.parameters().scheme().name();
     let ServerConfig { clients, min_clients, rounds, .. } = config;
     let terms = Terms { scheme, clients, min_clients, rounds };
-    let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
+    let wires = UdpWire::bind_all(args.listen, args.tune.pipelines, 1)?;
     let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
         server.capture(files::create(path, Kind::Capture)?)?;
     }
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
-    say_addresses(args.json, server.local_addr()?, pages.as_ref().map(Pages::address), terms);
+    say_addresses(
+        args.report.json,
+        server.local_addr()?,
+        pages.as_ref().map(Pages::address),
+        terms,
+    );
     let mut control = Control::start(server.commands(), list);
-    let mut live = Live::new(args.json);
+    let mut live = Live::new(args.report.json);
     let stats = server.run(|seen| {
         if let Some(pages) = &pages {
             pages.follow(&seen);
@@ -64,7 +69,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             if let Some(pages) = &pages {
                 pages.note(&line);
             }
-            say(args.json, &value, || line);
+            say(args.report.json, &value, || line);
         }
         ControlFlow::Continue(())
     })?;
@@ -73,7 +78,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     if let Some(pages) = &pages {
         pages.end(stats);
     }
-    say_traffic(args.json, control.last_event(), &stats);
+    say_traffic(args.report.json, control.last_event(), &stats);
     if let Some(pages) = pages {
         pages.finish();
     }
@@ -116,8 +121,8 @@ fn settings(
         wait_for_clients: args.wait_for_clients,
         round_deadline: args.deadline,
         whole: !args.by_chunk,
-        poll: args.wire.poll,
-        datagram_bytes: args.wire.datagram,
+        poll: args.tune.poll,
+        datagram_bytes: args.datagram.bytes,
         ranges_key: RangesEvaluationKey::of_job(
             job,
             key,

@@ -89,7 +89,7 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
     if evaluation.exists() {
         return Err(Error::Exists { path: evaluation }.into());
     }
-    let progress = Progress::new(args.json, format!("drawing keys of {preset}"));
+    let progress = Progress::new(args.report.json, format!("drawing keys of {preset}"));
     let key = SecretKey::generate(&parameters, &engine)?;
     let mut keys = key.evaluation_keys(&rotations, &engine)?;
     if args.rotations.contains(&Rotation::Conjugate) {
@@ -119,7 +119,7 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
             bytes.len() as f64 / 1e6
         ),
     ];
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }
 
 pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
@@ -135,7 +135,7 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
         ],
         name,
     )?;
-    let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
+    let progress = Progress::new(args.report.json, format!("encrypting {}", args.input.display()));
     let (update, _) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let inputs = [Some(&args.input), Some(&args.agreed.key)];
@@ -157,7 +157,7 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
     });
     let words = per_value_words(bytes, values);
     let line = format!("{}: {}, {words}", args.out.display(), counted(values, "value"));
-    report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
+    report(args.report.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }
 
 /// Returns what sums under a key: under its public half sums alone, which must be no other.
@@ -177,7 +177,7 @@ pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Fa
     let read_too = [Some(&args.agreed.key), args.weights.as_ref()];
     let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
     let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
-    let progress = Progress::new(args.json, "");
+    let progress = Progress::new(args.report.json, "");
     let engine = engine(args.place.engine);
     let weights = args.weights.as_ref().map(|path| read(path, &*engine)).transpose()?;
     let evaluator = Evaluator::new(keys, &*engine);
@@ -198,7 +198,7 @@ pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Fa
     let words = per_value_words(bytes, values);
     let line =
         format!("{}: sum of {summed}, {}, {words}", args.out.display(), counted(values, "value"));
-    report(args.json, &value, &[line])
+    report(args.report.json, &value, &[line])
 }
 
 pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
@@ -217,7 +217,7 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
     let secret = key.secret().map_err(|e| e.within(args.agreed.key.display()))?;
     let inputs = [Some(&args.input), Some(&args.agreed.key)];
     let mut out = Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
-    let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
+    let progress = Progress::new(args.report.json, format!("decrypting {}", args.input.display()));
     let engine = engine(args.place.engine);
     let (_, vector) = read(&args.input, &*engine)?;
     let opened = vector.decrypt(secret, &*engine);
@@ -245,7 +245,7 @@ pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
         ),
         "for key holders alone: shown to whoever computed them, they tell of the secret key".into(),
     ];
-    report(args.json, &value, &lines)
+    report(args.report.json, &value, &lines)
 }
 
 /// Reads the bytes of a model.

@@ -49,7 +49,7 @@ impl Scores {
         let is_of_screen =
             [false, true].iter().any(|&reference| of.specs == specs(count, reference));
         if count == 0 || !is_of_screen || of.layout != Layout::Each || of.level() != 0 {
-            let why = "these are no scores: they come from `ciphergram screen`";
+            let why = "these are no scores: they come from `ciphergram vectors screen`";
             return Err(CkksError::Vectors { why: why.into() }.into());
         }
         let opened = of.decrypt(key, engine)?;
@@ -141,7 +141,7 @@ fn weights_spec(count: usize) -> TensorSpec {
 /// Refuses a vector that holds no weights.
 pub(super) fn check_weights(of: &Vector) -> Result<(), Error> {
     if of.specs != [weights_spec(of.sources.len())] || of.layout != Layout::Each {
-        let why = "these are no weights: they come from `ciphergram scores`";
+        let why = "these are no weights: they come from `ciphergram vectors scores`";
         return Err(CkksError::Vectors { why: why.into() }.into());
     }
     Ok(())

@@ -23,18 +23,18 @@ const COMMANDS: &[(&str, &str)] = &[
     ("encrypt", "--key none --in none --out nowhere/out"),
     ("aggregate", "--key none --out nowhere/out none"),
     ("decrypt", "--key none --in none --out nowhere/out"),
-    ("screen", "--key none --out nowhere/out none"),
-    ("scores", "--key none --in none --out nowhere/out"),
-    ("predict", "--key none --model none --in none --out nowhere/out"),
+    ("vectors screen", "--key none --out nowhere/out none"),
+    ("vectors scores", "--key none --in none --out nowhere/out"),
+    ("vectors predict", "--key none --model none --in none --out nowhere/out"),
     ("serve", "--key none --listen 127.0.0.1:0"),
     ("join", "--key none --server 127.0.0.1:9 --in none --out nowhere/out"),
     // An address of nobody here.
     ("relay", "--listen 192.0.2.1:9 --to 127.0.0.1:9"),
     ("inspect", "none"),
-    ("devices", ""),
-    ("explain", "encrypt"),
-    ("params explain", ""),
-    ("dp", "--sigma 1 --clip 1 --clients 3 --rounds 1"),
+    ("show params", ""),
+    ("show program", "encrypt"),
+    ("show devices", ""),
+    ("show noise", "--sigma 1 --clip 1 --clients 3 --rounds 1"),
     ("bench", "--ops none"),
     ("complete", "bash"),
 ];
@@ -125,7 +125,8 @@ fn of_command(place: &Place, command: &str, words: &str, tried: &mut BTreeSet<St
             rows.extend(VALUES.iter().chain(&REFUSED).map(of).map(Row::or_not));
         } else if is_typed(place, command, words, &option) {
             // What noise protects is said in words, of all numbers together.
-            let named = if command == "dp" { String::new() } else { format!("'{option} <") };
+            let named =
+                if command == "show noise" { String::new() } else { format!("'{option} <") };
             rows.extend(VALUES.iter().map(of).map(Row::or_not));
             let is_refused =
                 |value: &&&str| !(SIGNED.contains(&&*option) && ["-1", "-0.5"].contains(*value));

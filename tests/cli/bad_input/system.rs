@@ -12,17 +12,17 @@ const PRINTED: &[&str] = &[
     "--help",
     "--version",
     "encrypt --help",
-    "params explain",
-    "params explain --json",
-    "explain encrypt",
-    "explain encrypt --json",
-    "dp --sigma 1 --clip 1 --clients 3 --rounds 1",
-    "dp --sigma 1 --clip 1 --clients 3 --rounds 1 --json",
+    "show params",
+    "show params --json",
+    "show program encrypt",
+    "show program encrypt --json",
+    "show noise --sigma 1 --clip 1 --clients 3 --rounds 1",
+    "show noise --sigma 1 --clip 1 --clients 3 --rounds 1 --json",
     "inspect a.cgm",
     "inspect a.cgm --json",
     "key status --key keys/secret.json",
-    "devices",
-    "devices --json",
+    "show devices",
+    "show devices --json",
 ];
 
 #[test]
@@ -81,9 +81,9 @@ fn addresses_that_cannot_be_used_are_named() {
 
 #[test]
 fn surroundings_that_mean_nothing_are_refused() {
-    let words = "params explain";
+    let words = "show params";
     let rows = vec![
-        row(2, "devices", "CIPHERGRAM_CPU")
+        row(2, "show devices", "CIPHERGRAM_CPU")
             .and("nonsense")
             .with_variable("CIPHERGRAM_CPU", "nonsense"),
         row(2, "encrypt --key keys/secret.json --client 0 --in g --out out", "CIPHERGRAM_CPU")

@@ -122,14 +122,14 @@ fn what_is_no_report_is_refused_by_name() {
 fn drivers_are_opened_only_for_a_gpu_and_say_nothing() {
     let place = Place::with_adapters();
     let loud = "env -u XDG_RUNTIME_DIR -u NODEVICE_SELECT VK_LOADER_DEBUG=all";
-    for words in ["bench --ops add --bits 2048 --seconds 0.01", "devices"] {
+    for words in ["bench --ops add --bits 2048 --seconds 0.01", "show devices"] {
         let ran = place.start_by(loud, words).finish().done();
         assert_eq!(
             ran.stderr.lines().filter(|line| !line.starts_with("warning: other work")).count(),
             0
         );
     }
-    let ran = place.start_by(&format!("{loud} CIPHERGRAM_LOG=info"), "devices").finish();
+    let ran = place.start_by(&format!("{loud} CIPHERGRAM_LOG=info"), "show devices").finish();
     if ran.stdout.lines().any(|line| line.starts_with("gpu ") && !line.contains("none: ")) {
         assert!(ran.stderr.contains("driver: "), "{ran:?}");
     }

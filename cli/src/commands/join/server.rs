@@ -43,7 +43,7 @@ impl<'a> Server<'a> {
             .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
         let keys = nodes::client(args, &addresses)?;
         let (server, identity) = (keys.server, keys.identity);
-        let pipelines = args.path_config.wire.pipelines;
+        let pipelines = args.tune.pipelines;
         let config = UdpClientConfig { addresses, server, number, identity, paths, pipelines };
         Ok(Self { args, client: UdpClient::new(config), key_source: keys.server_source })
     }

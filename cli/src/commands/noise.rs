@@ -1,4 +1,4 @@
-//! `ciphergram dp`: what noise that clients add together protects.
+//! `ciphergram show noise`: what noise that clients add together protects.
 
 use ciphergram_he::{
     dp::{Epsilon, Literal, Mechanism, Noise, Release},
@@ -7,11 +7,11 @@ use ciphergram_he::{
 };
 use serde_json::{Value, json};
 
-use crate::{args::Dp, failure::Failure, report::report};
+use crate::{args, failure::Failure, report::report};
 
-pub(crate) fn run(args: &Dp) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::Noise) -> Result<(), Failure> {
     let protection = Protection::of(args).map_err(|e| Failure::Misuse(e.to_string()))?;
-    report(args.json, &protection.json(args), &protection.lines(args))
+    report(args.report.json, &protection.json(args), &protection.lines(args))
 }
 
 /// The noise and its bounds.
@@ -24,7 +24,7 @@ struct Protection {
 }
 
 impl Protection {
-    fn of(args: &Dp) -> Result<Self, NoiseError> {
+    fn of(args: &args::Noise) -> Result<Self, NoiseError> {
         let min_clients = args.min_clients.unwrap_or_else(|| usual_min_clients(args.clients));
         let (sigma, clip, clients) = (args.sigma, args.clip, args.clients);
         let noise = Noise::new(Literal { sigma, clip, clients, min_clients })?;
@@ -48,7 +48,7 @@ impl Protection {
         (self.mechanism.squared_norm() as f64).sqrt() * self.mechanism.step()
     }
 
-    fn json(&self, args: &Dp) -> Value {
+    fn json(&self, args: &args::Noise) -> Value {
         let Self { noise, mechanism, epsilon, colluders } = self;
         let colluders = colluders.iter().map(|(colluders, left, found)| {
             let epsilon = found.map(|found| found.epsilon);
@@ -66,7 +66,7 @@ impl Protection {
         })
     }
 
-    fn lines(&self, args: &Dp) -> Vec<String> {
+    fn lines(&self, args: &args::Noise) -> Vec<String> {
         let Self { noise, mechanism, epsilon, colluders } = self;
         let Literal { sigma, clip, min_clients, .. } = noise.literal();
         let (share, step) = (noise.share_deviation(), mechanism.step());

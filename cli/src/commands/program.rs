@@ -1,4 +1,4 @@
-//! `ciphergram explain`: the real program of a throw-away key. Programs print shapes, never values.
+//! `ciphergram show program`: the real program of a throw-away key. Programs print shapes, never values.
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
@@ -9,7 +9,7 @@ use ciphergram_he::{
 use serde_json::json;
 
 use crate::{
-    args::{AnyScheme, Explain, Explained},
+    args::{AnyScheme, Program, Shown},
     failure::Failure,
     report::report,
 };
@@ -17,18 +17,18 @@ use crate::{
 /// Contributors of the sum whose decryption is shown.
 const CONTRIBUTORS: usize = 3;
 
-pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
+pub(crate) fn run(args: &Program) -> Result<(), Failure> {
     let scheme = args.scheme.unwrap_or(match args.operation {
-        Explained::Levelled(_) => AnyScheme::Levelled(Preset::Slots4096Levels1),
-        Explained::Sums(_) => AnyScheme::Sums(Scheme::CkksSum),
+        Shown::Levelled(_) => AnyScheme::Levelled(Preset::Slots4096Levels1),
+        Shown::Sums(_) => AnyScheme::Sums(Scheme::CkksSum),
     });
     let text = match (args.operation, scheme) {
-        (Explained::Sums(operation), AnyScheme::Sums(scheme)) => {
+        (Shown::Sums(operation), AnyScheme::Sums(scheme)) => {
             let key = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
             let program = key.program(operation, &CpuEngine::new(), CONTRIBUTORS, args.values)?;
             Some(program.to_string())
         }
-        (Explained::Levelled(_), AnyScheme::Sums(_)) => None,
+        (Shown::Levelled(_), AnyScheme::Sums(_)) => None,
         (operation, AnyScheme::Levelled(preset)) => levelled(operation)
             .and_then(|operation| operation.program(&ckks::Parameters::preset(preset)))
             .map(|program| program.to_string()),
@@ -38,15 +38,15 @@ pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
         return Err(Failure::Misuse(format!("{scheme} has no operation {name:?}")));
     };
     let value = json!({"operation": name, "scheme": scheme, "program": text});
-    report(args.json, &value, &[text.trim_end().to_string()])
+    report(args.report.json, &value, &[text.trim_end().to_string()])
 }
 
 /// Returns the operation of a levelled scheme, if it has one by that word.
-fn levelled(operation: Explained) -> Option<ckks::Operation> {
+fn levelled(operation: Shown) -> Option<ckks::Operation> {
     match operation {
-        Explained::Levelled(operation) => Some(operation),
-        Explained::Sums(Operation::Encrypt) => Some(ckks::Operation::Encrypt),
-        Explained::Sums(Operation::Decrypt) => Some(ckks::Operation::Decrypt),
-        Explained::Sums(Operation::Aggregate) => None,
+        Shown::Levelled(operation) => Some(operation),
+        Shown::Sums(Operation::Encrypt) => Some(ckks::Operation::Encrypt),
+        Shown::Sums(Operation::Decrypt) => Some(ckks::Operation::Decrypt),
+        Shown::Sums(Operation::Aggregate) => None,
     }
 }
