@@ -93,6 +93,13 @@ pub(crate) fn open_key(agreed: &Agreed, used: &Used) -> Result<KeyFiles, Failure
     Ok(files)
 }
 
+/// Reads the same of whoever opens sums.
+pub(crate) fn open_secret(agreed: &Agreed, used: &Used) -> Result<KeyFiles, Failure> {
+    let files = KeyFiles::open_secret(&agreed.key, agreed.job.as_deref(), used.ledger.clone())?;
+    files.key.warning().into_iter().for_each(warn);
+    Ok(files)
+}
+
 /// Returns the client of a command.
 pub(crate) fn member(
     files: &KeyFiles,

@@ -173,7 +173,29 @@ impl KeyFiles {
     /// # Errors
     /// A file cannot be read, or is none of these; the path is named. Those of [`Job::of_key`] and [`Ledger::path_of`].
     pub fn open(path: &Path, job: Option<&Path>, ledger: Option<PathBuf>) -> Result<Self, Error> {
+        Self::of_key(AnyKey::load(path)?, path, job, ledger)
+    }
+
+    /// Reads the same of whoever opens sums.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the key is not the secret one.
+    pub fn open_secret(
+        path: &Path,
+        job: Option<&Path>,
+        ledger: Option<PathBuf>,
+    ) -> Result<Self, Error> {
         let key = AnyKey::load(path)?;
+        key.secret().map_err(|e| e.within(path.display()))?;
+        Self::of_key(key, path, job, ledger)
+    }
+
+    fn of_key(
+        key: AnyKey,
+        path: &Path,
+        job: Option<&Path>,
+        ledger: Option<PathBuf>,
+    ) -> Result<Self, Error> {
         let job = Job::of_key(path, key.public(), job)?;
         let ledger = Ledger::at(Ledger::path_of(path, ledger)?);
         Ok(Self { path: path.into(), key, job, ledger })

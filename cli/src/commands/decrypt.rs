@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     if let Some(key) = vectors::read_key(&args.agreed.key, &CpuEngine::new())? {
         return vectors::decrypt(args, &key);
     }
-    let mut files = files::open_key(&args.agreed, &args.used)?;
+    let mut files = files::open_secret(&args.agreed, &args.used)?;
     let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
     let member = files.opener(engine(args.place.engine))?;
