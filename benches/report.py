@@ -4,8 +4,9 @@
     ciphergram bench --json run.json
     python3 benches/report.py run.json --out run.png
     python3 benches/report.py before.json after.json --out both.html
+    python3 benches/report.py benches/results/h200.json --markdown
 
-It needs matplotlib (`benches/requirements.txt`). A page needs no other file.
+It needs matplotlib (`benches/requirements.txt`). A page needs no other file; README.md has tables of `--markdown`.
 """
 
 import argparse
@@ -271,6 +272,24 @@ def cells_of(row):
     return [*named, *times, *parts, row["count"]]
 
 
+def markdown(reports):
+    """Returns a table in Markdown: operations a second, in brackets the part of the limit, a column for each report."""
+    names, cells = [], defaultdict(dict)
+    for label, report in reports:
+        machine = report["machine"]
+        engines = "; ".join(engine["description"] for engine in machine["engines"])
+        design = machine.get("microarchitecture") or machine["cpu"]
+        names.append(f"{label}: {engines}, {report['options']['threads']} threads, {design}")
+        for row in (row for row in report["rows"] if row["median_s"]):
+            part = f" ({row['limit_fraction']:.0%})" if row["limit_fraction"] else ""
+            cells[name_of(row), row["bits"]][label] = number(1 / row["median_s"]) + part
+    labels = [label for label, _ in reports]
+    lines = [["operation", "bits", *labels], ["---"] * (2 + len(labels))]
+    lines += [[f"`{name}`", bits, *(row.get(label, "") for label in labels)] for (name, bits), row in cells.items()]
+    table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    return "\n".join([*(f"- {name}" for name in names), "", table])
+
+
 def page(figures, reports, all_peers):
     """Returns a page with the figures, what they are of, and every row."""
     parts = [
@@ -312,7 +331,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("files", type=Path, nargs="+", metavar="FILE", help="what `bench --json` or `benches/peers` wrote")
-    add("--out", type=Path, required=True, metavar="FILE", help="a picture (.png, .svg, .pdf), or a page (.html)")
+    kind = parser.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--out", type=Path, metavar="FILE", help="a picture (.png, .svg, .pdf), or a page (.html)")
+    kind.add_argument("--markdown", action="store_true", help="print reports beside each other, as a table in Markdown")
     options = parser.parse_args()
     reports, all_peers = [], []
     for path in options.files:
@@ -320,11 +341,16 @@ def main():
             content = json.loads(path.read_text())
             if "rivals" in content:
                 all_peers.append(content)
+            elif "parts" in content:  # of `gpu.py`
+                parts = {name: part["report"] for name, part in content["parts"].items()}
+                reports += [part for part in parts.items() if part[1] and "rows" in part[1]]
             else:
                 reports.append((path.stem, content))
         except (OSError, ValueError, TypeError) as error:
             sys.exit(f"error: {path}: {error}")
     try:
+        if options.markdown:
+            return print(markdown(reports))
         figures = [draw_peers(peers) for peers in all_peers]
         if reports:
             figures += [draw_operations(reports), *(draw_round(*report) for report in reports), draw_bytes(reports)]
