@@ -13,7 +13,8 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    AnyKey, Error, Integers, Job, KeyFiles, Member, PublicKey, SecretKey, Update, codec::RangesFile,
+    AnyKey, Error, Integers, Job, KeyFile, Member, MemberFiles, PublicKey, SecretKey, Update,
+    codec::RangesFile,
 };
 
 use crate::{
@@ -72,37 +73,36 @@ pub(crate) fn read_ranges(path: &Path) -> Result<RangesFile, Failure> {
 
 /// Reads a secret key, and warns if others can read it.
 pub(crate) fn read_secret(path: &Path) -> Result<SecretKey, Failure> {
-    let (key, warning) = SecretKey::load(path)?;
-    if let Some(warning) = warning {
-        warn(&warning);
-    }
-    Ok(key)
+    Ok(read_key(path)?.into_secret().map_err(|e| e.within(path.display()))?)
 }
 
-/// Reads a key of any kind, and warns if others can read one that they must not.
+/// Reads a key of sums, and warns if others can read one that they must not.
 pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     let key = AnyKey::load(path)?;
     key.warning().into_iter().for_each(warn);
     Ok(key)
 }
 
-/// Reads the key of a client, its job and its ledger, and warns if others can read the key.
-pub(crate) fn open_key(agreed: &Agreed, used: &Used) -> Result<KeyFiles, Failure> {
-    let files = KeyFiles::open(&agreed.key, agreed.job.as_deref(), used.ledger.clone())?;
-    files.key.warning().into_iter().for_each(warn);
-    Ok(files)
+/// Reads a key of any scheme, and warns if others can read one that they must not.
+pub(crate) fn read_any_key(path: &Path) -> Result<KeyFile, Failure> {
+    let key = KeyFile::load(path)?;
+    key.warning().into_iter().for_each(warn);
+    Ok(key)
 }
 
-/// Reads the same of whoever opens sums.
-pub(crate) fn open_secret(agreed: &Agreed, used: &Used) -> Result<KeyFiles, Failure> {
-    let files = KeyFiles::open_secret(&agreed.key, agreed.job.as_deref(), used.ledger.clone())?;
-    files.key.warning().into_iter().for_each(warn);
-    Ok(files)
+/// Finds the job and the ledger of a command's key.
+pub(crate) fn beside_key(
+    key: AnyKey,
+    agreed: &Agreed,
+    used: &Used,
+) -> Result<MemberFiles, Failure> {
+    let ledger = used.ledger.clone();
+    Ok(MemberFiles::of_key(key, &agreed.key, agreed.job.as_deref(), ledger)?)
 }
 
 /// Returns the client of a command.
 pub(crate) fn member(
-    files: &KeyFiles,
+    files: &MemberFiles,
     client: Option<u16>,
     engine: Arc<dyn Engine>,
 ) -> Result<Member<'_>, Failure> {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use ciphergram_nic::proto::{
-    Accumulator, ChunkLayout, Config, Endpoint, Event, Identity, MESSAGE_WINDOW, MessageId, NodeId,
+    ChunkAdder, ChunkLayout, Config, Endpoint, Event, Identity, MESSAGE_WINDOW, MessageId, NodeId,
     Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion, Time,
 };
 
@@ -49,19 +49,11 @@ impl Script<'_> {
 }
 
 /// Chunks of one length.
-struct Cut;
-
-impl ChunkLayout for Cut {
-    fn chunk_count(&self) -> u32 {
-        CHUNKS
-    }
-    fn chunk_bytes(&self, _: u32) -> usize {
-        CHUNK_BYTES
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        u64::from(chunk) * CHUNK_BYTES as u64
-    }
-}
+const LAYOUT: ChunkLayout = ChunkLayout {
+    chunk_bytes: NonZeroU32::new(CHUNK_BYTES as u32).unwrap(),
+    total_bytes: CHUNKS as u64 * CHUNK_BYTES as u64,
+    group_chunks: NonZeroU32::MIN,
+};
 
 /// Remembers what was added: chunk, and the contribution's first bytes, which say whose and which.
 #[derive(Clone, Default)]
@@ -69,7 +61,7 @@ struct Ledger(Arc<Mutex<Vec<Added>>>);
 
 type Added = (u32, [u8; 2]);
 
-impl Accumulator for Ledger {
+impl ChunkAdder for Ledger {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -78,7 +70,7 @@ impl Accumulator for Ledger {
         self.0.lock().expect("one thread").extend(chunks.zip(added));
         Ok(())
     }
-    fn finish(&mut self, _: u32) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, _: u32, _: u32) -> Result<Vec<u8>, String> {
         Ok(vec![])
     }
 }
@@ -143,15 +135,13 @@ impl End {
             INBOX => endpoint.register_inbox(rkey, INBOX_BYTES),
             SUM => {
                 self.ledger = Ledger::default();
-                let shards = [0..CHUNKS / 2, CHUNKS / 2..CHUNKS].map(|chunks| {
-                    let accumulator = Box::new(self.ledger.clone());
-                    Shard { chunks, accumulator }
-                });
+                let shards = [0..CHUNKS / 2, CHUNKS / 2..CHUNKS]
+                    .map(|chunks| Shard { chunks, adder: Box::new(self.ledger.clone()) });
                 let config = SumConfig {
                     round: 5,
                     contributors: CONTRIBUTORS,
                     target: 2,
-                    layout: Box::new(Cut),
+                    layout: LAYOUT,
                     shards: shards.into(),
                     whole: false,
                 };
@@ -310,7 +300,7 @@ impl World {
             round: 5,
             contributor,
             first_chunk: first,
-            chunk_bytes: NonZeroU32::new(CHUNK_BYTES as u32).unwrap(),
+            chunk_bytes: LAYOUT.chunk_bytes,
             data: data.into(),
         };
         let Ok(id) = self.ends[end].endpoint.sum(now, peer, sum) else { return };

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    ckks::{EvaluationKeys, Evaluator, Parameters, Preset, SecretKey},
+    ckks::{EvaluationKeys, Evaluator, LevelledSecret, Parameters, Preset},
     vectors::{self, Source, Vector},
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
@@ -18,9 +18,9 @@ const HEADER: usize = 48;
 const DIGEST: usize = 32;
 
 static ENGINE: LazyLock<CpuEngine> = LazyLock::new(CpuEngine::new);
-static KEY: LazyLock<SecretKey> = LazyLock::new(|| {
+static KEY: LazyLock<LevelledSecret> = LazyLock::new(|| {
     let parameters = Arc::new(Parameters::preset(Preset::Slots4096Levels1));
-    let Ok(key) = SecretKey::expand(&[7; 32], &parameters, &*ENGINE) else { panic!("no key") };
+    let Ok(key) = LevelledSecret::expand(&[7; 32], &parameters, &*ENGINE) else { panic!("no key") };
     key
 });
 

@@ -9,7 +9,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`Preset`], [`Parameters`] | slots and levels; rings and scales, within the security table |
-//! | [`SecretKey`], [`PublicKey`], [`EvaluationKeys`] | who decrypts, who encrypts, who computes |
+//! | [`LevelledSecret`], [`LevelledPublic`], [`EvaluationKeys`] | who decrypts, who encrypts, who computes |
 //! | [`Encryptor`], [`Decryptor`] | numbers to [`Ciphertext`]s and back |
 //! | [`Evaluator`] | sums, products and rotations of ciphertexts |
 //!
@@ -23,7 +23,6 @@ mod encoder;
 mod encryption;
 mod error;
 mod evaluator;
-mod files;
 mod keys;
 mod noise;
 mod packing;
@@ -39,9 +38,7 @@ pub use encoder::{Complex, Encoder};
 pub use encryption::{Decryptor, Encryptor};
 pub use error::CkksError;
 pub use evaluator::{Basis, Evaluator, Matrix, Polynomial, matrix_rotations};
-pub use files::AnyKey;
-pub(crate) use files::KTY as LEVELLED_KTY;
-pub use keys::{EvaluationKeys, PublicKey, SecretKey};
+pub use keys::{EvaluationKeys, LevelledPublic, LevelledSecret};
 pub use noise::Bound;
 pub use parameters::{Literal, Parameters, Preset};
 pub use programs::Operation;

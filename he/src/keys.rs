@@ -16,12 +16,14 @@
 mod client;
 mod files;
 mod json;
+mod levelled;
 mod public;
 mod secret;
 
 pub use crate::ids::KeyId;
 pub use client::ClientKey;
-pub use files::{AnyKey, RANGES_KEY, beside, permission_warning, write_folder, write_new};
+pub use files::{AnyKey, KeyFile, RANGES_KEY, beside, permission_warning, write_folder, write_new};
+pub use levelled::LevelledKey;
 pub use public::PublicKey;
 pub use secret::SecretKey;
 

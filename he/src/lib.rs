@@ -74,9 +74,9 @@ pub use formats::{
 };
 pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
-pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};
+pub use keys::{AnyKey, ClientKey, KeyFile, KeyRef, LevelledKey, PublicKey, SecretKey};
 pub use ledger::Ledger;
-pub use member::{KeyFiles, Member};
+pub use member::{Member, MemberFiles};
 pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};

@@ -156,7 +156,7 @@ impl<'a> Member<'a> {
 }
 
 /// The files of a client: its key, the job that this is used under, and the record of its use.
-pub struct KeyFiles {
+pub struct MemberFiles {
     path: PathBuf,
     /// The key.
     pub key: AnyKey,
@@ -166,31 +166,13 @@ pub struct KeyFiles {
     pub ledger: Ledger,
 }
 
-impl KeyFiles {
-    /// Reads a key's file, the job named or else [beside](Job::of_key) it, and finds its ledger: the one named, or as
-    /// [`Ledger::path_of`] says.
+impl MemberFiles {
+    /// Finds what is beside a key that was read from a file: the job named or else as [`Job::of_key`] says, and the
+    /// ledger named or else as [`Ledger::path_of`] says.
     ///
     /// # Errors
-    /// A file cannot be read, or is none of these; the path is named. Those of [`Job::of_key`] and [`Ledger::path_of`].
-    pub fn open(path: &Path, job: Option<&Path>, ledger: Option<PathBuf>) -> Result<Self, Error> {
-        Self::of_key(AnyKey::load(path)?, path, job, ledger)
-    }
-
-    /// Reads the same of whoever opens sums.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open); the key is not the secret one.
-    pub fn open_secret(
-        path: &Path,
-        job: Option<&Path>,
-        ledger: Option<PathBuf>,
-    ) -> Result<Self, Error> {
-        let key = AnyKey::load(path)?;
-        key.secret().map_err(|e| e.within(path.display()))?;
-        Self::of_key(key, path, job, ledger)
-    }
-
-    fn of_key(
+    /// Those of both.
+    pub fn of_key(
         key: AnyKey,
         path: &Path,
         job: Option<&Path>,
@@ -199,6 +181,14 @@ impl KeyFiles {
         let job = Job::of_key(path, key.public(), job)?;
         let ledger = Ledger::at(Ledger::path_of(path, ledger)?);
         Ok(Self { path: path.into(), key, job, ledger })
+    }
+
+    /// Reads a key's file, and finds what is beside it.
+    ///
+    /// # Errors
+    /// As [`AnyKey::load`] and [`of_key`](Self::of_key).
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::of_key(AnyKey::load(path)?, path, None, None)
     }
 
     /// Returns the client of this number, which may be left out where the key has it.

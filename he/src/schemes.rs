@@ -89,11 +89,8 @@ pub(crate) trait SumScheme: Send + Sync {
 
 /// The running sum of a stretch of chunks, in whatever form is quickest to add to.
 pub(crate) trait RunningSum: Send {
-    /// Returns the most additions to a chunk that it has room for.
-    fn max_additions(&self) -> u32;
-
-    /// Adds the words of whole chunks, unless one is out of range: then it stays as it was, and the first
-    /// fault is returned, by its place in `words`.
+    /// Adds the words of whole chunks, at most [`MAX_CLIENTS`](crate::params::MAX_CLIENTS) times, unless one is out of
+    /// range: then it stays as it was, and the first fault is returned, by its place in `words`.
     ///
     /// # Errors
     /// The engine's; all of the sum is worth nothing then.

@@ -26,7 +26,7 @@ pub mod stats;
 pub mod sum;
 pub mod time;
 
-pub use accumulator::{Accumulator, ChunkLayout, Shard};
+pub use accumulator::{ChunkAdder, ChunkLayout, Shard};
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
 pub use endpoint::{Config, Endpoint, Usage};

@@ -72,7 +72,7 @@ pub struct Opened {
     /// The terms that every contributor must know; opaque here.
     pub terms: Vec<u8>,
     /// The layout of their contributions.
-    pub layout: Box<dyn ChunkLayout>,
+    pub layout: ChunkLayout,
     /// All chunks, in order, with accumulators for the contributors that joined.
     pub shards: Vec<Shard>,
     /// Those who joined and are not in this round, each with the reason, in words that it will read.

@@ -18,8 +18,8 @@ use ciphergram_tests::cases;
 use proptest::prelude::*;
 
 use crate::support::sums::{
-    Key, ROUND, agreement, assert_exact, contribute, contribute_with, engine, extremes, generate,
-    ring_degree, scattered, sealer,
+    Key, ROUND, agreement, assert_exact, contribute, contribute_with, counts, engine, extremes,
+    generate, ring_degree, scattered, sealer,
 };
 
 /// A key for sums over the ring of `degree`, at 16 bits.
@@ -153,12 +153,12 @@ fn every_chunk_of_other_contributors_opens() {
             }
             sets.push(set);
         }
-        let counts: Vec<_> = sets.iter().map(ContributorSet::count).collect();
-        let sum = key.sum(&contributions, sets, accumulator.into_stream().unwrap());
+        let counts = counts(&sets);
+        let sum = key.sum(&contributions, sets, accumulator.into_stream(&counts).unwrap());
         let opened = key.open(&sum).unwrap();
         let half = i64::from(p.half_steps());
         for chunk in 0..chunks.count() {
-            let count = counts[chunk as usize];
+            let count = counts[chunk as usize] as usize;
             assert_eq!(opened.parts()[chunk as usize], (count, count as u64));
             for i in chunks.values_of(chunk) {
                 assert_eq!(opened.sums()[i], count as i64 * (i64::from(fields[i]) - half));
@@ -191,7 +191,8 @@ fn long_sums_with_changing_contributors_open() {
         }
         sets.push(set);
     }
-    let mut sum = key.sum(&contributions, sets, accumulator.into_stream().unwrap());
+    let stream = accumulator.into_stream(&counts(&sets)).unwrap();
+    let mut sum = key.sum(&contributions, sets, stream);
     let opened = key.open(&sum).unwrap();
     for (i, &value) in opened.sums().iter().enumerate() {
         let alone = (60..100).contains(&(i / each));
@@ -480,8 +481,10 @@ fn chunks_open_over_their_own(key: &Key, agreement: &Agreement) {
         }
         sets.push(set);
     }
-    let stream: Vec<u8> = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
-    assert_eq!(accumulator.into_stream().unwrap(), stream);
+    let counts = counts(&sets);
+    let finish = |chunk: u32| accumulator.finish(chunk, counts[chunk as usize]).unwrap();
+    let stream: Vec<u8> = (0..4).flat_map(finish).collect();
+    assert_eq!(accumulator.into_stream(&counts).unwrap(), stream);
     let mut sum = key.sum(&contributions, sets, stream);
     let opened = key.open(&sum).unwrap();
     assert_eq!(opened.parts(), [(3, 6), (2, 4), (1, 2), (3, 6)]);

@@ -21,8 +21,7 @@ use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumApplication;
 use ciphergram_nic::proto::{
-    Accumulator, Config, Endpoint, Event, Identity, Peer, Refusal, Shard, Time,
-    pipeline::SWEEP_SPAN,
+    ChunkAdder, Config, Endpoint, Event, Identity, Peer, Refusal, Shard, Time, pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
@@ -67,25 +66,22 @@ impl Application for Counted<SumApplication> {
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
         let opened = owned(Owner::Application, || self.0.open(round, joined))?.opened().unwrap();
-        let counted = |Shard { chunks, accumulator }| Shard {
-            chunks,
-            accumulator: Box::new(Counted(accumulator)),
-        };
+        let counted = |Shard { chunks, adder }| Shard { chunks, adder: Box::new(Counted(adder)) };
         let shards = opened.shards.into_iter().map(counted).collect();
         Ok(Readiness::Ready(Opened { shards, ..opened }))
     }
 }
 
-impl Accumulator for Counted<Box<dyn Accumulator>> {
+impl ChunkAdder for Counted<Box<dyn ChunkAdder>> {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         owned(Owner::Application, || self.0.check(chunks, payload))
     }
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         owned(Owner::Application, || self.0.add(chunks, payload))
     }
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
         // The result is no longer the application's.
-        self.0.finish(chunk)
+        self.0.finish(chunk, count)
     }
 }
 

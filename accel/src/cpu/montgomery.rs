@@ -19,10 +19,10 @@
 //! A number's [type](number) is its form, and the operations here take and give no other.
 //! No file beyond these calls a kernel with the limbs of a number.
 
-mod accumulator;
 mod barrett;
 mod chain;
 mod number;
+mod product_sum;
 mod split;
 mod table;
 
@@ -30,11 +30,11 @@ use zeroize::Zeroizing;
 
 use super::backend::{Backend, Items, Limbs, Product, Results, SLACK_BITS};
 use crate::modulus::{Modulus, divide_power_of_two, inverse_mod_word, power_of_two_mod};
-use accumulator::Accumulator;
 use barrett::Barrett;
 pub(super) use chain::Running;
 use number::Group;
 pub(super) use number::{Any, Canonical, Chain, Lazy, Number, Numbers};
+use product_sum::ProductSum;
 use split::Split;
 pub(super) use table::{LaneTable, SharedTable, SharedTables};
 
@@ -58,7 +58,7 @@ pub(super) struct Montgomery<B: Backend> {
 
 /// Memory for the intermediates of one operation.
 pub(super) struct Room<B: Backend> {
-    acc: Accumulator<B>,
+    acc: ProductSum<B>,
     a: Group<B>,
     b: Group<B>,
 }
@@ -155,7 +155,7 @@ impl<B: Backend> Montgomery<B> {
     pub(super) fn room(&self) -> Room<B> {
         let limbs = self.len().max(self.chain_len());
         let group = || Zeroizing::new(vec![self.backend.zero(); limbs]);
-        Room { acc: Accumulator::new(self.backend, limbs), a: group(), b: group() }
+        Room { acc: ProductSum::new(self.backend, limbs), a: group(), b: group() }
     }
 
     pub(super) fn backend(&self) -> B {
@@ -225,7 +225,7 @@ impl<B: Backend> Montgomery<B> {
 
     fn products<const P: usize>(
         &self,
-        acc: &mut Accumulator<B>,
+        acc: &mut ProductSum<B>,
         out: &mut [B::Word],
         products: [Product<'_, B::Word>; P],
     ) {

@@ -16,7 +16,7 @@ use ciphergram_he::{
 use ciphergram_nic::{
     Bytes,
     federation::SumApplication,
-    proto::{Accumulator, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion},
+    proto::{ChunkAdder, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion},
     round::{Application as _, Opened},
 };
 use rand_chacha::ChaCha20Rng;
@@ -63,7 +63,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<Flow, Fa
 pub fn additions(bytes: usize, scheme: Scheme, span: Duration) -> Result<f64, Failure> {
     let Contribution { stream, mut open } = contribution(scheme)?;
     let Opened { layout, mut shards, .. } = open()?;
-    let runs = cut(&*layout, &stream, bytes);
+    let runs = cut(&layout, &stream, bytes);
     let ends = runs.iter().skip(1).map(|(first, _)| *first).chain([layout.chunk_count()]);
     let runs: Vec<_> = runs.iter().zip(ends).collect();
     let (mut added, began) = (0, Instant::now());
@@ -74,7 +74,7 @@ pub fn additions(bytes: usize, scheme: Scheme, span: Duration) -> Result<f64, Fa
             let Some(shard) = shards.get_mut(at).filter(|shard| shard.chunks.end >= *end) else {
                 continue;
             };
-            shard.accumulator.add(*first..*end, data).map_err(|refusal| refusal.to_string())?;
+            shard.adder.add(*first..*end, data).map_err(|refusal| refusal.to_string())?;
             added += data.len();
         }
     }
@@ -137,12 +137,12 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<Flow, Fail
             let mut sums = vec![0; chunks.len() * CHUNK_BYTES / 8];
             sums.chunks_mut(WORDS).for_each(|number| number[0] = 1);
             let (program, engine) = (program.clone(), engine.clone());
-            let accumulator = Products { first, sums, modulus: modulus.clone(), program, engine };
-            Shard { chunks, accumulator: Box::new(accumulator) }
+            let products = Products { first, sums, modulus: modulus.clone(), program, engine };
+            Shard { chunks, adder: Box::new(products) }
         });
         Ok(Opened {
             terms: vec![],
-            layout: Box::new(Cut),
+            layout: LAYOUT,
             shards: shards.collect(),
             left_out: vec![],
             late: BTreeSet::new(),
@@ -195,19 +195,11 @@ const CHUNKS: u32 = 1024;
 const SHARD_CHUNKS: u32 = 64;
 
 /// Chunks of five numbers of 2048 bits.
-struct Cut;
-
-impl ChunkLayout for Cut {
-    fn chunk_count(&self) -> u32 {
-        CHUNKS
-    }
-    fn chunk_bytes(&self, _: u32) -> usize {
-        CHUNK_BYTES
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        u64::from(chunk) * CHUNK_BYTES as u64
-    }
-}
+const LAYOUT: ChunkLayout = ChunkLayout {
+    chunk_bytes: NonZeroU32::new(CHUNK_BYTES as u32).unwrap(),
+    total_bytes: CHUNKS as u64 * CHUNK_BYTES as u64,
+    group_chunks: NonZeroU32::MIN,
+};
 
 /// Running products modulo one number.
 struct Products {
@@ -222,7 +214,7 @@ fn words(payload: &[u8]) -> Vec<u64> {
     payload.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
-impl Accumulator for Products {
+impl ChunkAdder for Products {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         let fits = words(payload).chunks(WORDS).all(|number| self.modulus.contains_vartime(number));
         if fits { Ok(()) } else { Err(Refusal::InvalidCiphertext) }
@@ -236,7 +228,7 @@ impl Accumulator for Products {
         let _ = self.engine.run(&self.program, &mut operands);
         Ok(())
     }
-    fn finish(&mut self, _: u32) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, _: u32, _: u32) -> Result<Vec<u8>, String> {
         Err("nobody asks for the sum".into())
     }
 }
@@ -256,8 +248,8 @@ fn added(
     for region in 0..needed.ceil() as u32 {
         let Opened { layout, shards, .. } = (contribution.open)()?;
         if messages.is_empty() {
-            chunk_bytes = NonZeroU32::new(layout.chunk_bytes(0) as u32).ok_or("empty chunks")?;
-            messages = cut(&*layout, &contribution.stream, MESSAGE_BYTES);
+            chunk_bytes = layout.chunk_bytes;
+            messages = cut(&layout, &contribution.stream, MESSAGE_BYTES);
         }
         let config = SumConfig {
             round: 0,
@@ -285,9 +277,9 @@ fn added(
 }
 
 /// Cuts chunks into runs, as many whole ones to each as fit: the first, and their bytes.
-fn cut(chunks: &dyn ChunkLayout, stream: &Bytes, limit: usize) -> Vec<(u32, Bytes)> {
-    let start = |chunk: u32| chunks.chunk_offset(chunk) as usize;
-    let end = |chunk: u32| start(chunk) + chunks.chunk_bytes(chunk);
+fn cut(chunks: &ChunkLayout, stream: &Bytes, limit: usize) -> Vec<(u32, Bytes)> {
+    let place = |chunk: u32| chunks.bytes_of(&(chunk..chunk + 1));
+    let (start, end) = (|chunk| place(chunk).start as usize, |chunk| place(chunk).end as usize);
     let (mut cuts, mut first) = (vec![], 0);
     while first < chunks.chunk_count() {
         let fits = |chunk: &u32| end(*chunk) <= start(first) + limit;

@@ -7,10 +7,10 @@ use ciphergram_accel::{
     program::{Kind, Source as Origin, Step},
 };
 use ciphergram_he::{
-    Error, Update,
+    Error, LevelledKey, Update,
     ckks::{
-        self, AnyKey, Ciphertext, Complex, Decryptor, Encryptor, Evaluator, Parameters, Preset,
-        SecretKey,
+        self, Ciphertext, Complex, Decryptor, Encryptor, Evaluator, LevelledSecret, Parameters,
+        Preset,
     },
     random,
     vectors::{Layout, Recipe, Scores, Source, Vector, screen},
@@ -79,7 +79,7 @@ impl<'e> Vectors<'e> {
     ) -> Result<Self, Failure> {
         let parameters = Arc::new(Parameters::preset(preset));
         let slots = parameters.slots();
-        let key = SecretKey::generate(&parameters, engine)?;
+        let key = LevelledSecret::generate(&parameters, engine)?;
         let screens = operations.contains(&LevelledOperation::Screen);
         let powers = (0..slots.trailing_zeros()).map(|bit| 1i64 << bit);
         let turns: Vec<_> = TURNS.into_iter().chain(powers.filter(|_| screens)).collect();
@@ -90,7 +90,7 @@ impl<'e> Vectors<'e> {
         let numbers = random_numbers(slots)?;
         let encrypt = |by: &Encryptor| by.encrypt(&numbers, engine);
         let pair = [encrypt(&public)?, encrypt(&secret)?];
-        let key = AnyKey::Secret(key.into(), None);
+        let key = LevelledKey::Secret(key.into());
         let screened = if screens { Some(Screened::new(&key, &evaluator, engine)?) } else { None };
         let vectors =
             Self { preset, engine, evaluator, public, secret, decryptor, numbers, pair, screened };
@@ -193,10 +193,10 @@ impl<'e> Vectors<'e> {
 
     /// Returns the bytes of a file of one ciphertext under either half of a key.
     fn file_bytes(&self, is_public: bool) -> Result<usize, Failure> {
-        let key = SecretKey::generate(self.evaluator.parameters(), self.engine)?;
+        let key = LevelledSecret::generate(self.evaluator.parameters(), self.engine)?;
         let key = match is_public {
-            true => AnyKey::Public(key.public().clone()),
-            false => AnyKey::Secret(key.into(), None),
+            true => LevelledKey::Public(key.public().clone()),
+            false => LevelledKey::Secret(key.into()),
         };
         let update = random_update(self.evaluator.parameters().slots())?;
         Ok(Vector::encrypt(&key, &update, &RECIPE, self.engine)?.to_bytes()?.len())
@@ -233,7 +233,11 @@ const RECIPE: Recipe = Recipe { range: Some(RANGE), layout: Layout::Rows };
 
 impl Screened {
     /// Encrypts an update and a reference, and checks the norm that screening finds.
-    fn new(key: &AnyKey, evaluator: &Evaluator<'_>, engine: &dyn Engine) -> Result<Self, Failure> {
+    fn new(
+        key: &LevelledKey,
+        evaluator: &Evaluator<'_>,
+        engine: &dyn Engine,
+    ) -> Result<Self, Failure> {
         let values = if engine.name() == "reference" { FEW_VALUES } else { VALUES };
         let update = random_update(values)?;
         let encrypt = |update: &Update| Vector::encrypt(key, update, &RECIPE, engine);

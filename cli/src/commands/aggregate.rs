@@ -1,7 +1,7 @@
 //! `ciphergram aggregate`.
 
 use ciphergram_accel::CpuEngine;
-use ciphergram_he::{Contribution, Error, PublicKey, aggregate};
+use ciphergram_he::{Contribution, Error, KeyFile, aggregate};
 use serde_json::json;
 
 use crate::{
@@ -15,20 +15,22 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
-    let (path, engine_of_keys) = (&args.agreed.key, CpuEngine::new());
+    let path = &args.agreed.key;
+    let here = |e: Error| e.within(path.display());
     if args.weights.is_some() {
-        return vectors::aggregate(args, vectors::read_evaluation(path, &engine_of_keys)?);
+        return vectors::aggregate(args, vectors::read_evaluation(path, &CpuEngine::new())?);
     }
-    if let Some(key) = vectors::read_key(path, &engine_of_keys)? {
-        let keys = vectors::keys_of_sums(&key).map_err(|e| e.within(path.display()))?;
-        return vectors::aggregate(args, keys);
-    }
-    let key = PublicKey::load(&args.agreed.key)?;
+    let key = match files::read_any_key(path)? {
+        KeyFile::Levelled(key, _) => {
+            return vectors::aggregate(args, vectors::keys_of_sums(&key).map_err(here)?);
+        }
+        KeyFile::Sums(key) => key.into_public().map_err(here)?,
+    };
     let job = files::read_job(&args.agreed, &key)?;
     let admitted = key.parameters().clients() as usize;
     if args.inputs.len() > admitted {
         let error = Error::TooManyContributors { found: args.inputs.len(), admitted };
-        return Err(error.within(args.agreed.key.display()).into());
+        return Err(here(error).into());
     }
     let read = [Some(&args.agreed.key), args.agreed.job.as_ref()];
     let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();

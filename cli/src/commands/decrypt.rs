@@ -2,8 +2,7 @@
 
 use std::{fs::File, path::Path};
 
-use ciphergram_accel::CpuEngine;
-use ciphergram_he::{Destination, Error, Sum, Update, codec::Output};
+use ciphergram_he::{Destination, Error, KeyFile, Sum, Update, codec::Output};
 use serde_json::json;
 
 use crate::{
@@ -36,10 +35,12 @@ fn template(path: &Path, sum: &Sum) -> Result<Update, Failure> {
 }
 
 pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
-    if let Some(key) = vectors::read_key(&args.agreed.key, &CpuEngine::new())? {
-        return vectors::decrypt(args, &key);
-    }
-    let mut files = files::open_secret(&args.agreed, &args.used)?;
+    let key = match files::read_any_key(&args.agreed.key)? {
+        KeyFile::Levelled(key, _) => return vectors::decrypt(args, &key),
+        KeyFile::Sums(key) => key,
+    };
+    key.secret().map_err(|e| e.within(args.agreed.key.display()))?;
+    let mut files = files::beside_key(key, &args.agreed, &args.used)?;
     let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
     let member = files.opener(engine(args.place.engine))?;

@@ -1,8 +1,7 @@
 //! `ciphergram encrypt`.
 
-use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, Error, Job, Update,
+    Agreement, Error, Job, KeyFile, Update,
     codec::{Policy, RangesFile, most_clipped},
 };
 use serde_json::json;
@@ -19,11 +18,12 @@ use crate::{
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let key_path = &args.agreed.key;
-    if let Some(key) = vectors::read_key(key_path, &CpuEngine::new())? {
-        return vectors::encrypt(args, &key);
-    }
+    let file = match files::read_any_key(key_path)? {
+        KeyFile::Levelled(key, _) => return vectors::encrypt(args, &key),
+        KeyFile::Sums(key) => key,
+    };
     vectors::refuse(&args.vector.given(), "sums")?;
-    let files = files::open_key(&args.agreed, &args.used)?;
+    let files = files::beside_key(file, &args.agreed, &args.used)?;
     let member = files::member(&files, args.client, engine(args.place.engine))?;
     let (key, job) = (member.key, member.job);
     let progress = Progress::new(args.report.json, format!("encrypting {}", args.input.display()));

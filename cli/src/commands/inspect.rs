@@ -6,10 +6,9 @@ mod plain;
 
 use std::path::Path;
 
-use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    AgreedRanges, Agreement, AnyKey, Contribution, Error, Job, Parameters, RangesProposal, Sum,
-    TensorSpec, ckks,
+    AgreedRanges, Agreement, AnyKey, Contribution, Error, Job, KeyFile, Parameters, RangesProposal,
+    Sum, TensorSpec,
     codec::{Precision, RangesFile},
     frame::{self, Frame},
     keys::permission_warning,
@@ -270,10 +269,10 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
 }
 
 fn key(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
-    if let Some(key) = ckks::AnyKey::from_json(text, &CpuEngine::new())? {
-        return levelled::key(&key, path, found);
-    }
-    let key = AnyKey::from_json(text)?;
+    let key = match KeyFile::from_json(text)? {
+        KeyFile::Levelled(key, _) => return levelled::key(&key, path, found),
+        KeyFile::Sums(key) => key,
+    };
     match &key {
         AnyKey::Public(_) => found.add("kind", "public key", "public key: for the aggregator"),
         AnyKey::Client(client, _) => {

@@ -35,7 +35,8 @@ use crate::{
 const GOES_ON: &str = "stopped; the same command goes on with what was sealed";
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
-    let mut files = files::open_key(&args.agreed, &args.used)?;
+    let mut files =
+        files::beside_key(files::read_key(&args.agreed.key)?, &args.agreed, &args.used)?;
     let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
     let member = files::member(&files, args.client, engine(args.place.engine))?;

@@ -2,18 +2,18 @@
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Error,
+    Error, KeyFile,
     ckks::Evaluator,
     vectors::{self, Limits, Scores as Found},
 };
 use serde_json::json;
 
-use super::vectors::{read, read_evaluation, read_key, write};
+use super::vectors::{read, read_evaluation, write};
 use crate::{
     args::{Scores, Screen},
     engines::engine,
     failure::Failure,
-    files::{Kind, Output, named},
+    files::{self, Kind, Output, named},
     progress::Progress,
     report::{counted, report, shown, warn},
 };
@@ -48,10 +48,10 @@ pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
 
 pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
     let engine = CpuEngine::new();
-    let key = read_key(&args.key, &engine)?.ok_or_else(|| {
+    let KeyFile::Levelled(key, _) = files::read_any_key(&args.key)? else {
         let needed = "scores are under a key of keygen --scheme ckks-4096x2";
-        Failure::from(Error::KeyKind { found: "sum", needed }.within(args.key.display()))
-    })?;
+        return Err(Error::KeyKind { found: "sum", needed }.within(args.key.display()).into());
+    };
     let secret = key.secret().map_err(|e| e.within(args.key.display()))?;
     let out =
         Output::create(&args.out, Kind::Vector, &named(&[Some(&args.input), Some(&args.key)]))?;

@@ -4,9 +4,10 @@ use std::{fs, path::Path, sync::Arc};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error,
+    Error, LevelledKey,
     ckks::{
-        self, AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, PublicKey, Rotation, SecretKey,
+        self, EvaluationKeys, Evaluator, LevelledPublic, LevelledSecret, Parameters, Preset,
+        Rotation,
     },
     vectors::{self, Layout, Recipe, Source, Vector},
 };
@@ -19,7 +20,7 @@ use crate::{
     failure::{Failure, at},
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{counted, kept, per_value, per_value_words, report, shown, warn},
+    report::{counted, kept, per_value, per_value_words, report, shown},
 };
 
 /// The file of the evaluation key.
@@ -34,16 +35,8 @@ pub(crate) fn refuse(options: &[(&str, bool)], of: &str) -> Result<(), Failure> 
 }
 
 /// Returns the name of a key's preset.
-fn scheme_name(key: &PublicKey) -> Result<&'static str, Failure> {
+fn scheme_name(key: &LevelledPublic) -> Result<&'static str, Failure> {
     Ok(key.parameters().named().map_err(Error::from)?.name())
-}
-
-/// Reads a key of the levelled scheme, and warns if others can read one that they must not; nothing if it is of another
-/// scheme.
-pub(crate) fn read_key(path: &Path, engine: &dyn Engine) -> Result<Option<AnyKey>, Failure> {
-    let key = AnyKey::load(path, engine)?;
-    key.as_ref().and_then(AnyKey::warning).into_iter().for_each(warn);
-    Ok(key)
 }
 
 /// Reads an evaluation key. Who computes must have no other.
@@ -90,7 +83,7 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
         return Err(Error::Exists { path: evaluation }.into());
     }
     let progress = Progress::new(args.report.json, format!("drawing keys of {preset}"));
-    let key = SecretKey::generate(&parameters, &engine)?;
+    let key = LevelledSecret::generate(&parameters, &engine)?;
     let mut keys = key.evaluation_keys(&rotations, &engine)?;
     if args.rotations.contains(&Rotation::Conjugate) {
         keys = key.with_conjugate(keys, &engine)?;
@@ -122,7 +115,7 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
     report(args.report.json, &value, &lines)
 }
 
-pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
+pub(crate) fn encrypt(args: &Encrypt, key: &LevelledKey) -> Result<(), Failure> {
     let name = scheme_name(key.public())?;
     refuse(
         &[
@@ -161,10 +154,10 @@ pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
 }
 
 /// Returns what sums under a key: under its public half sums alone, which must be no other.
-pub(crate) fn keys_of_sums(key: &AnyKey) -> Result<EvaluationKeys, Error> {
+pub(crate) fn keys_of_sums(key: &LevelledKey) -> Result<EvaluationKeys, Error> {
     match key {
-        AnyKey::Public(key) => Ok(EvaluationKeys::none(key)),
-        AnyKey::Secret(..) => Err(Error::KeyKind {
+        LevelledKey::Public(key) => Ok(EvaluationKeys::none(key)),
+        LevelledKey::Secret(_) => Err(Error::KeyKind {
             found: "secret",
             needed: "an aggregator must hold public material only: give it keys/public.json",
         }),
@@ -201,7 +194,7 @@ pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Fa
     report(args.report.json, &value, &[line])
 }
 
-pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
+pub(crate) fn decrypt(args: &Decrypt, key: &LevelledKey) -> Result<(), Failure> {
     let name = scheme_name(key.public())?;
     refuse(
         &[

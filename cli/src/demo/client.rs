@@ -8,7 +8,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Dtype, KeyFiles, Ledger, OpenedSum, Tensor, TensorSpec, Update,
+    Dtype, Ledger, MemberFiles, OpenedSum, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::{
@@ -61,7 +61,7 @@ impl ClientReport {
 
 pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let secret = args.folder.join("secret.json");
-    let mut files = KeyFiles::open(&secret, None, None)?;
+    let mut files = MemberFiles::open(&secret)?;
     files.ledger = Ledger::beside(&secret);
     let member = files.member(Some(args.client), engine(args.place.engine))?;
     let number = usize::from(args.client);

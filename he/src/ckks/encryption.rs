@@ -9,7 +9,7 @@ use super::{
     Ciphertext, CkksError,
     encoder::{Complex, Encoder},
     evaluator::encoded,
-    keys::{PublicKey, SecretKey},
+    keys::{LevelledPublic, LevelledSecret},
     parameters::Parameters,
     programs,
 };
@@ -29,7 +29,7 @@ pub struct Encryptor {
 impl Encryptor {
     /// Encrypts numbers within ±`magnitude` under a public key.
     #[must_use]
-    pub fn public(key: &PublicKey, magnitude: f64) -> Self {
+    pub fn public(key: &LevelledPublic, magnitude: f64) -> Self {
         let parameters = key.parameters().clone();
         let level = parameters.top_level();
         let [b, a] = key.on(level);
@@ -41,7 +41,7 @@ impl Encryptor {
 
     /// Encrypts numbers within ±`magnitude` under the secret key: half of such a ciphertext is named by a seed.
     #[must_use]
-    pub fn secret(key: &SecretKey, magnitude: f64) -> Self {
+    pub fn secret(key: &LevelledSecret, magnitude: f64) -> Self {
         let parameters = key.parameters().clone();
         let level = parameters.top_level();
         let program = programs::encrypt_secret(&parameters, level, &key.on(level));
@@ -103,7 +103,7 @@ pub struct Decryptor {
 impl Decryptor {
     /// Makes what decrypts under a key.
     #[must_use]
-    pub fn new(key: &SecretKey) -> Self {
+    pub fn new(key: &LevelledSecret) -> Self {
         let parameters = key.parameters().clone();
         let levels = 0..=parameters.top_level().min(1);
         let programs =

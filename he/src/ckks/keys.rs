@@ -33,15 +33,15 @@ const PRODUCTS: u32 = 0;
 /// The secret: who holds it decrypts. No `Debug`; zeroized on drop.
 ///
 /// A seed tells all of it, and the public key as well.
-pub struct SecretKey {
+pub struct LevelledSecret {
     parameters: Arc<Parameters>,
     seed: Zeroizing<[u8; 32]>,
-    public: PublicKey,
+    public: LevelledPublic,
     /// In NTT form, over all primes.
     ntt: Constant,
 }
 
-impl SecretKey {
+impl LevelledSecret {
     /// Draws a secret.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl SecretKey {
         let public_seed = blake3::derive_key(PUBLIC_SEED, seed);
         let noise_key = Zeroizing::new(blake3::derive_key(PUBLIC_NOISE, seed));
         let [b, a] = sample(parameters, &program, (&public_seed, 0), &noise_key, engine)?;
-        let public = PublicKey::of_halves(parameters, public_seed, b, a);
+        let public = LevelledPublic::of_halves(parameters, public_seed, b, a);
         Ok(Self { parameters: parameters.clone(), seed: Zeroizing::new(*seed), public, ntt })
     }
 
@@ -89,7 +89,7 @@ impl SecretKey {
 
     /// Returns the half that anyone may have.
     #[must_use]
-    pub fn public(&self) -> &PublicKey {
+    pub fn public(&self) -> &LevelledPublic {
         &self.public
     }
 
@@ -198,7 +198,7 @@ pub(super) fn conjugate_element(set: &Parameters) -> u32 {
 
 /// The public key: who has it encrypts.
 #[derive(Clone)]
-pub struct PublicKey {
+pub struct LevelledPublic {
     parameters: Arc<Parameters>,
     id: KeyId,
     /// What a expands from.
@@ -208,7 +208,7 @@ pub struct PublicKey {
     a: Constant,
 }
 
-impl PublicKey {
+impl LevelledPublic {
     /// Names a key by its halves.
     fn of_halves(parameters: &Arc<Parameters>, seed: [u8; 32], b: Vec<u64>, a: Vec<u64>) -> Self {
         let mut material = Writer::default();
@@ -224,7 +224,7 @@ impl PublicKey {
     ///
     /// # Errors
     /// The other half is not whole, or not reduced; the engine's.
-    pub(super) fn unpack(
+    pub(crate) fn unpack(
         parameters: &Arc<Parameters>,
         seed: [u8; 32],
         packed: &[u8],
@@ -238,7 +238,7 @@ impl PublicKey {
     }
 
     /// Returns the packed residues of the half that no seed tells.
-    pub(super) fn packed(&self) -> Vec<u8> {
+    pub(crate) fn packed(&self) -> Vec<u8> {
         let mut w = Writer::default();
         packing::pack(&mut w, self.parameters.whole(), self.b.words());
         w.0
@@ -324,7 +324,7 @@ pub struct EvaluationKeys {
 impl EvaluationKeys {
     /// Makes keys for nothing but sums and plaintexts, which take none.
     #[must_use]
-    pub fn none(public: &PublicKey) -> Self {
+    pub fn none(public: &LevelledPublic) -> Self {
         let (parameters, key) = (public.parameters.clone(), public.id);
         Self { parameters, key, relinearisation: None, turns: BTreeMap::new() }
     }

@@ -13,14 +13,14 @@ fn small() -> Parameters {
 }
 
 struct Party {
-    secret: SecretKey,
-    public: PublicKey,
+    secret: LevelledSecret,
+    public: LevelledPublic,
     decryptor: Decryptor,
 }
 
 impl Party {
     fn new(parameters: Parameters, engine: &dyn Engine) -> Self {
-        let secret = SecretKey::generate(&Arc::new(parameters), engine).unwrap();
+        let secret = LevelledSecret::generate(&Arc::new(parameters), engine).unwrap();
         let (public, decryptor) = (secret.public().clone(), Decryptor::new(&secret));
         Self { secret, public, decryptor }
     }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{ClientKey, KeyRef, PublicKey, SecretKey, json};
+use super::{ClientKey, KeyRef, LevelledKey, PublicKey, SecretKey, json};
 use crate::{
     Error, Job,
     private_ranges::{RangesEvaluationKey, RangesSecret},
@@ -20,14 +20,7 @@ impl PublicKey {
     /// # Errors
     /// It is missing, not a key file, a secret key, or holds a modulus that is not safe to use.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let here = |e: Error| e.within(path.display());
-        match AnyKey::load(path)? {
-            AnyKey::Public(key) => Ok(key),
-            private => Err(here(Error::KeyKind {
-                found: private.kind(),
-                needed: "an aggregator must hold public material only: give it keys/public.json",
-            })),
-        }
+        AnyKey::load(path)?.into_public().map_err(|e| e.within(path.display()))
     }
 
     /// Writes the key file.
@@ -53,10 +46,9 @@ impl SecretKey {
     /// # Errors
     /// It is missing, not a key file, or a public key.
     pub fn load(path: &Path) -> Result<(Self, Option<String>), Error> {
-        match AnyKey::load(path)? {
-            AnyKey::Secret(key, warning) => Ok((*key, warning)),
-            other => Err(other.not_secret().within(path.display())),
-        }
+        let key = AnyKey::load(path)?;
+        let warning = key.warning().map(String::from);
+        Ok((key.into_secret().map_err(|e| e.within(path.display()))?, warning))
     }
 
     /// Writes the key file, readable by its owner only.
@@ -78,27 +70,29 @@ impl ClientKey {
     }
 }
 
-/// A key file of any kind.
-pub enum AnyKey {
-    /// A public key.
-    Public(PublicKey),
-    /// A client's key, and a warning if others can read its file.
-    Client(Box<ClientKey>, Option<String>),
-    /// A secret key, and a warning if others can read its file.
-    Secret(Box<SecretKey>, Option<String>),
+/// What those need who open sums.
+const OPENS: &str = "this needs the secret key, keys/secret.json";
+
+/// A key file of any scheme.
+pub enum KeyFile {
+    /// A key of sums.
+    Sums(AnyKey),
+    /// A key of the levelled scheme, and a warning if it is secret and others can read its file.
+    Levelled(LevelledKey, Option<String>),
 }
 
-impl AnyKey {
-    /// Reads a key file of any kind.
+impl KeyFile {
+    /// Reads a key file.
     ///
     /// # Errors
     /// It is missing or not a valid key file; the path is named.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let here = |e: Error| e.within(path.display());
-        let text = text::read("key file", path).map_err(here)?;
-        json::read(&text).map_err(here).map(|key| match key {
-            Self::Client(key, _) => Self::Client(key, permission_warning(path)),
-            Self::Secret(key, _) => Self::Secret(key, permission_warning(path)),
+        let read = || json::read(&text::read("key file", path)?);
+        let warning = || permission_warning(path);
+        Ok(match read().map_err(|e| e.within(path.display()))? {
+            Self::Sums(AnyKey::Client(key, _)) => Self::Sums(AnyKey::Client(key, warning())),
+            Self::Sums(AnyKey::Secret(key, _)) => Self::Sums(AnyKey::Secret(key, warning())),
+            Self::Levelled(key @ LevelledKey::Secret(_), _) => Self::Levelled(key, warning()),
             public => public,
         })
     }
@@ -109,6 +103,55 @@ impl AnyKey {
     /// It is not a valid key file.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         json::read(text)
+    }
+
+    /// Returns the warning that others can read the file, if they can and must not.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        match self {
+            Self::Sums(key) => key.warning(),
+            Self::Levelled(_, warning) => warning.as_deref(),
+        }
+    }
+
+    /// Returns the key, of sums.
+    fn sums(self) -> Result<AnyKey, Error> {
+        match self {
+            Self::Sums(key) => Ok(key),
+            Self::Levelled(..) => Err(Error::KeyKind {
+                found: "levelled",
+                needed: "it is for vectors, which encrypt, aggregate, screen, predict and decrypt take: rounds, jobs \
+                         and proven sums need a key of keygen --scheme ckks-sum",
+            }),
+        }
+    }
+}
+
+/// A key of sums of any kind.
+pub enum AnyKey {
+    /// A public key.
+    Public(PublicKey),
+    /// A client's key, and a warning if others can read its file.
+    Client(Box<ClientKey>, Option<String>),
+    /// A secret key, and a warning if others can read its file.
+    Secret(Box<SecretKey>, Option<String>),
+}
+
+impl AnyKey {
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// It is missing, not a valid key file, or of the levelled scheme; the path is named.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        KeyFile::load(path)?.sums().map_err(|e| e.within(path.display()))
+    }
+
+    /// Reads the text of a key file.
+    ///
+    /// # Errors
+    /// It is not a valid key file, or of the levelled scheme.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        json::read(text)?.sums()
     }
 
     /// Returns the public half.
@@ -155,16 +198,12 @@ impl AnyKey {
     /// Returns the secret key.
     ///
     /// # Errors
-    /// It is another.
+    /// [`Error::KeyKind`].
     pub fn secret(&self) -> Result<&SecretKey, Error> {
         match self {
             Self::Secret(key, _) => Ok(key),
-            other => Err(other.not_secret()),
+            other => Err(other.not(OPENS)),
         }
-    }
-
-    fn not_secret(&self) -> Error {
-        Error::KeyKind { found: self.kind(), needed: "this needs the secret key, keys/secret.json" }
     }
 
     /// Returns the warning that others can read its file, if they can and must not.
@@ -176,12 +215,38 @@ impl AnyKey {
         }
     }
 
-    fn kind(&self) -> &'static str {
+    /// Takes the key as an aggregator holds it.
+    ///
+    /// # Errors
+    /// [`Error::KeyKind`]: it is more than public.
+    pub fn into_public(self) -> Result<PublicKey, Error> {
         match self {
+            Self::Public(key) => Ok(key),
+            other => {
+                Err(other
+                    .not("an aggregator must hold public material only: give it keys/public.json"))
+            }
+        }
+    }
+
+    /// Takes the key as those who open sums hold it.
+    ///
+    /// # Errors
+    /// [`Error::KeyKind`].
+    pub fn into_secret(self) -> Result<SecretKey, Error> {
+        match self {
+            Self::Secret(key, _) => Ok(*key),
+            other => Err(other.not(OPENS)),
+        }
+    }
+
+    fn not(&self, needed: &'static str) -> Error {
+        let found = match self {
             Self::Public(_) => "public",
             Self::Client(..) => "client's",
             Self::Secret(..) => "secret",
-        }
+        };
+        Error::KeyKind { found, needed }
     }
 }
 

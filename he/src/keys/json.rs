@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{
-    AnyKey, ClientKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial,
+    AnyKey, ClientKey, KeyFile, PublicKey, SecretKey,
+    levelled::{self, LevelledKey},
+    public::PublicMaterial,
+    secret::SecretMaterial,
 };
 use crate::{
     Error, Parameters, Scheme,
-    ckks::LEVELLED_KTY,
     error::ModulusFault,
     ids::{KeyId, hex, parse_hex},
     paillier::{PaillierModulus, PaillierSecret},
@@ -42,7 +44,7 @@ struct Own {
 }
 
 /// The version of key files.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 const DJN: &str = "djn";
 const PAILLIER_KTY: &str = "DAJ";
 const RLWE_KTY: &str = "CIPHERGRAM";
@@ -111,8 +113,23 @@ struct ClientPart {
     ranges_secret: Option<String>,
 }
 
-fn invalid(why: impl Into<String>) -> Error {
+pub(super) fn invalid(why: impl Into<String>) -> Error {
     Error::Json { what: "key file", why: why.into() }
+}
+
+/// Writes the text of a file.
+///
+/// # Errors
+/// The JSON library's, which these types do not cause.
+pub(super) fn text(file: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string_pretty(file).map_err(|e| invalid(e.to_string()))
+}
+
+/// Reads the text of a file. serde_json's own words could quote a secret; only the place is passed on.
+pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|e| {
+        invalid(format!("unexpected content at line {} column {}", e.line(), e.column()))
+    })
 }
 
 /// base64url of the big-endian bytes without leading zeros, as python-paillier writes integers.
@@ -123,7 +140,7 @@ fn encode_integer(words: &[u64]) -> Zeroizing<String> {
     Zeroizing::new(BASE64_URL_SAFE_NO_PAD.encode(&bytes[start..]))
 }
 
-fn decode_bytes(text: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
+pub(super) fn decode_bytes(text: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
     let text = text.trim_end_matches('=');
     BASE64_URL_SAFE_NO_PAD
         .decode(text)
@@ -181,15 +198,15 @@ fn public_json(key: &PublicKey) -> PublicJson {
 /// Writes the text of a public key's file.
 ///
 /// # Errors
-/// The JSON library's, which these types do not cause.
+/// As [`text`].
 pub(super) fn write_public(key: &PublicKey) -> Result<String, Error> {
-    serde_json::to_string_pretty(&public_json(key)).map_err(|e| invalid(e.to_string()))
+    text(&public_json(key))
 }
 
 /// Writes the text of a secret key's file.
 ///
 /// # Errors
-/// The JSON library's, which these types do not cause.
+/// As [`text`].
 pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> {
     let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
     let mut file = SecretJson {
@@ -223,13 +240,13 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         #[cfg(test)]
         SecretMaterial::Plain(_) => file.seed = Some(encode_seed(&[0; 32])),
     }
-    serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
+    text(&file).map(Zeroizing::new)
 }
 
 /// Writes the text of a client key's file.
 ///
 /// # Errors
-/// The JSON library's, which these types do not cause.
+/// As [`text`].
 pub(super) fn write_client(key: &ClientKey) -> Result<Zeroizing<String>, Error> {
     let TagKey { number, coefficients, pads } = &key.tag;
     let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
@@ -246,10 +263,10 @@ pub(super) fn write_client(key: &ClientKey) -> Result<Zeroizing<String>, Error> 
         public,
         kid: format!("Ciphergram {scheme} key of client {number} {id}"),
     };
-    serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
+    text(&file).map(Zeroizing::new)
 }
 
-fn encode_seed(seed: &[u8; 32]) -> String {
+pub(super) fn encode_seed(seed: &[u8; 32]) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(seed)
 }
 
@@ -302,7 +319,7 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     if file.kty == PAILLIER_KTY {
         let Declared { n, bits, parameters, djn } = Declared::read(file)?;
         let modulus = PaillierModulus::new(&n, bits, djn)?;
-        return check_id(file, PublicKey::of_modulus(parameters, modulus, sum_key_id(file)?));
+        return check_own_id(file, PublicKey::of_modulus(parameters, modulus, sum_key_id(file)?));
     }
     check_rlwe_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
@@ -322,10 +339,10 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
             let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
             let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
             let public = asymmetric::Public::new(rlwe, &seed, &b, &engine)?;
-            check_id(file, PublicKey::of_polynomials(parameters, public, name))
+            check_own_id(file, PublicKey::of_polynomials(parameters, public, name))
         }
         #[cfg(test)]
-        FamilyParameters::Plain => check_id(file, PublicKey::of_nothing(parameters)),
+        FamilyParameters::Plain => check_own_id(file, PublicKey::of_nothing(parameters)),
     }
 }
 
@@ -339,7 +356,7 @@ fn refuse_polynomials(file: &PublicJson) -> Result<(), Error> {
     }
 }
 
-fn decode_seed(text: Option<&str>, what: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
+pub(super) fn decode_seed(text: Option<&str>, what: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
     let text = text.ok_or_else(|| invalid(format!("{what} is missing")))?;
     let bytes = decode_bytes(text)?.as_slice().try_into();
     bytes.map(Zeroizing::new).map_err(|_| invalid(format!("{what} is not 32 bytes")))
@@ -359,13 +376,15 @@ fn sum_key_id(file: &PublicJson) -> Result<Option<[u8; 16]>, Error> {
     text.map(|text| parse_hex(text).ok_or_else(bad_id)).transpose()
 }
 
-fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
-    match &file.ciphergram {
-        Some(own) if own.key_id != key.id.to_string() => {
-            Err(invalid("the key id is not that of the key material"))
-        }
-        _ => Ok(key),
-    }
+/// Refuses a key whose file has another id.
+pub(super) fn check_id(told: &str, id: KeyId) -> Result<(), Error> {
+    let wrong = || invalid("the key id is not that of the key material");
+    if told == id.to_string() { Ok(()) } else { Err(wrong()) }
+}
+
+fn check_own_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
+    file.ciphergram.as_ref().map_or(Ok(()), |own| check_id(&own.key_id, key.id))?;
+    Ok(key)
 }
 
 fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
@@ -380,7 +399,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
             return Err(ModulusFault::NotTheProduct.into());
         }
         let key = SecretKey::of_factors(parameters, secret, sum_key(file)?);
-        check_id(&file.public, key.public.clone())?;
+        check_own_id(&file.public, key.public.clone())?;
         return Ok(SecretKey { ranges: ranges_secret(&file.ranges_secret)?, ..key });
     }
     check_rlwe_kty(&file.kty)?;
@@ -390,7 +409,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     let key = SecretKey::of_seed(parameters, &seed, sum_key(file)?)?;
     // Ids of an earlier version cover its parameters, which are others now; such a key only gets upgraded.
     if key.sum_key.is_some() {
-        check_id(&file.public, key.public.clone())?;
+        check_own_id(&file.public, key.public.clone())?;
     }
     Ok(SecretKey { ranges: ranges_secret(&file.ranges_secret)?, ..key })
 }
@@ -426,11 +445,7 @@ fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
 }
 
 /// Reads any kind: a secret key file is one with a public key inside, a client's one that names a client too.
-pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
-    // serde_json's own words could quote a secret; only the place is passed on.
-    let parse = |e: serde_json::Error| {
-        invalid(format!("unexpected content at line {} column {}", e.line(), e.column()))
-    };
+pub(super) fn read(text: &str) -> Result<KeyFile, Error> {
     #[derive(Deserialize)]
     struct Version {
         version: u64,
@@ -447,14 +462,7 @@ pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
         client: Option<serde::de::IgnoredAny>,
         ciphergram: Option<Version>,
     }
-    let probe: Probe = serde_json::from_str(text).map_err(parse)?;
-    if probe.kty.as_deref() == Some(LEVELLED_KTY) {
-        return Err(Error::KeyKind {
-            found: "levelled",
-            needed: "it is for vectors, which encrypt, aggregate, screen, predict and decrypt take: rounds, jobs \
-                     and proven sums need a key of keygen --scheme ckks-sum",
-        });
-    }
+    let probe: Probe = parse(text)?;
     // Before other members are looked at: those of a later version may be others.
     let inner = probe.public.as_ref().and_then(|public| public.ciphergram.as_ref());
     match probe.ciphergram.as_ref().or(inner) {
@@ -463,14 +471,15 @@ pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
         // One of python-paillier.
         None => {}
     }
-    if probe.client.is_some() {
-        let file: ClientJson = serde_json::from_str(text).map_err(parse)?;
-        return Ok(AnyKey::Client(Box::new(read_client(&file)?), None));
+    if probe.kty.as_deref() == Some(levelled::KTY) {
+        let key = LevelledKey::read(text, probe.public.is_some())?;
+        return Ok(KeyFile::Levelled(key, None));
     }
-    if probe.public.is_some() {
-        let file: SecretJson = serde_json::from_str(text).map_err(parse)?;
-        return Ok(AnyKey::Secret(Box::new(read_secret(&file)?), None));
-    }
-    let file: PublicJson = serde_json::from_str(text).map_err(parse)?;
-    Ok(AnyKey::Public(read_public(&file)?))
+    Ok(KeyFile::Sums(if probe.client.is_some() {
+        AnyKey::Client(Box::new(read_client(&parse(text)?)?), None)
+    } else if probe.public.is_some() {
+        AnyKey::Secret(Box::new(read_secret(&parse(text)?)?), None)
+    } else {
+        AnyKey::Public(read_public(&parse(text)?)?)
+    }))
 }

@@ -117,10 +117,6 @@ impl BeatSums {
 }
 
 impl RunningSum for BeatSums {
-    fn max_additions(&self) -> u32 {
-        u32::MAX
-    }
-
     fn add(
         &mut self,
         engine: &dyn Engine,
@@ -282,8 +278,8 @@ mod tests {
             assert_eq!(first, chunks.count());
         }
         let chunks = *sum.chunks();
-        let stream: Vec<u8> = (0..chunks.count()).flat_map(|c| sum.finish(c).unwrap()).collect();
-        assert_eq!(stream, sum.into_stream().unwrap());
+        let stream: Vec<u8> = (0..chunks.count()).flat_map(|c| sum.finish(c, 6).unwrap()).collect();
+        assert_eq!(stream, sum.into_stream(&vec![6; chunks.count() as usize]).unwrap());
         let sets = vec![crate::ContributorSet::all(6); chunks.count() as usize];
         let (job_id, agreement) = (job.id(), agreement.clone());
         let sum = Sum { contributors, job: job_id, round: 3, agreement, sets, stream };

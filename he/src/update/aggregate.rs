@@ -19,10 +19,8 @@ const PIECE_CHUNKS: usize = 256;
 
 /// One running sum of every chunk of a stream, or of a stretch of them.
 ///
-/// It adds what it is given: that each contribution is added once is the caller's duty.
-///
-/// Some schemes must correct a sum by the number of its additions before it leaves, so each chunk counts
-/// its own.
+/// It adds what it is given: that each contribution is added once, and how many each chunk is of, which some schemes
+/// correct a sum by before it leaves, is the caller's to know. After a failure of the engine no sum leaves.
 pub struct Accumulator {
     key: PublicKey,
     engine: Arc<dyn Engine>,
@@ -30,8 +28,8 @@ pub struct Accumulator {
     /// The chunks that are summed.
     own: Range<u32>,
     sum: Box<dyn RunningSum>,
-    /// For each of them.
-    additions: Vec<u32>,
+    /// The engine's first failure.
+    failure: Option<Error>,
     /// Room for the words of what does not lie as words do.
     room: Vec<u64>,
 }
@@ -59,8 +57,7 @@ impl Accumulator {
         let chunks = key.parameters().chunks(values);
         assert!(own.start <= own.end && own.end <= chunks.count(), "no chunks {own:?}");
         let sum = key.sums(values).running_sum(&chunks, own.clone());
-        let additions = vec![0; own.len()];
-        Self { key: key.clone(), engine, chunks, own, sum, additions, room: vec![] }
+        Self { key: key.clone(), engine, chunks, own, sum, failure: None, room: vec![] }
     }
 
     /// Returns how streams are cut.
@@ -72,13 +69,6 @@ impl Accumulator {
     /// Returns the place of chunks in the running sum, in bytes.
     fn range(&self, chunks: &Range<u32>) -> Range<usize> {
         self.chunks.range_within(self.own.start, chunks)
-    }
-
-    /// Returns the place of chunks among those that are summed.
-    fn place(&self, chunks: &Range<u32>) -> Range<usize> {
-        let [start, end] =
-            [chunks.start, chunks.end].map(|chunk| (chunk - self.own.start) as usize);
-        start..end
     }
 
     /// Checks the length of the wire bytes of whole chunks.
@@ -109,8 +99,7 @@ impl Accumulator {
     /// coprime to n. A stream that is refused leaves the sum as it was.
     ///
     /// # Errors
-    /// The first fault with its chunk, more additions to a chunk than the sum has room for, or the engine's, after
-    /// which the whole sum is worth nothing.
+    /// The first fault with its chunk, or the engine's.
     pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let expected = self.range(&self.own).len();
         if bytes.len() != expected {
@@ -132,58 +121,62 @@ impl Accumulator {
     /// Adds the wire bytes of whole chunks, all of them or, where one fails a [check](Self::check), none.
     ///
     /// # Errors
-    /// The first fault, and its chunk; more additions to a chunk than the sum has room for: nothing was added then.
-    /// After an error of the engine the whole sum is worth nothing.
+    /// The first fault, and its chunk; the engine's.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
         let first = chunks.start;
         self.check_length(&chunks, bytes)
             .map_err(|fault| Error::Ciphertext { chunk: first, fault })?;
-        let place = self.place(&chunks);
-        let additions = &mut self.additions[place];
-        let admitted = self.sum.max_additions();
-        if additions.contains(&admitted) {
-            let admitted = admitted as usize;
-            return Err(Error::TooManyContributors { found: admitted + 1, admitted });
-        }
         let words = as_words(&mut self.room, bytes);
-        if let Some(fault) = self.sum.add(&*self.engine, chunks, words)? {
+        let added = self.sum.add(&*self.engine, chunks, words);
+        if let Some(fault) = added.inspect_err(|error| self.failure = Some(error.clone()))? {
             let scheme = self.key.sums(self.chunks.values());
             let (chunk, fault) = fault.locate(scheme.places_per_chunk(&self.chunks));
             return Err(Error::Ciphertext { chunk: first + chunk, fault });
         }
-        additions.iter_mut().for_each(|count| *count += 1);
         Ok(())
     }
 
-    /// Returns the wire bytes of a chunk's sum, checked once more as a whole, for what the check of single
-    /// datagrams leaves out: factors that a ciphertext shares with a Paillier modulus.
+    /// Returns the words of chunks, to each of which `count` contributions were added.
+    fn words(&mut self, chunks: Range<u32>, count: u32) -> Result<Vec<u64>, Error> {
+        let (found, admitted) = (count as usize, self.key.parameters().clients() as usize);
+        if found > admitted {
+            return Err(Error::TooManyContributors { found, admitted });
+        }
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let finished = self.sum.finish(&*self.engine, chunks, count);
+        finished.inspect_err(|error| self.failure = Some(error.clone()))
+    }
+
+    /// Returns the wire bytes of a chunk's sum, which is of `count` contributions, checked once more as a whole, for
+    /// what the check of single datagrams leaves out: factors that a ciphertext shares with a Paillier modulus.
     ///
     /// # Errors
-    /// The sum is no ciphertext: some contributor sent what is none. Or the engine's.
-    pub fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, Error> {
-        let (engine, scheme) = (&*self.engine, self.key.sums(self.chunks.values()));
-        let additions = self.additions[(chunk - self.own.start) as usize];
-        let words = self.sum.finish(engine, chunk..chunk + 1, additions)?;
-        match scheme.batch_fault(engine, &words)? {
+    /// The sum is no ciphertext: some contributor sent what is none. More contributions than the key admits. Or the
+    /// engine's.
+    pub fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, Error> {
+        let words = self.words(chunk..chunk + 1, count)?;
+        match self.key.sums(self.chunks.values()).batch_fault(&*self.engine, &words)? {
             Some(fault) => Err(Error::Ciphertext { chunk, fault }),
             None => Ok(to_bytes(&words)),
         }
     }
 
-    /// Returns the wire bytes of the whole sum.
+    /// Returns the wire bytes of the whole sum; `counts` has the number of contributions to each chunk.
     ///
     /// # Errors
-    /// The engine's.
-    pub fn into_stream(mut self) -> Result<Vec<u8>, Error> {
+    /// More contributions than the key admits; the engine's.
+    pub fn into_stream(mut self, counts: &[u32]) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; self.range(&self.own).len()];
         let mut first = self.own.start;
         // Usually one run: every chunk has every contribution.
-        for run in self.additions.chunk_by(|a, b| a == b) {
+        for run in counts.chunk_by(|a, b| a == b) {
             let end = first + run.len() as u32;
             for first in (first..end).step_by(PIECE_CHUNKS) {
                 let piece = first..end.min(first + PIECE_CHUNKS as u32);
                 let range = self.range(&piece);
-                let words = self.sum.finish(&*self.engine, piece, run[0])?;
+                let words = self.words(piece, run[0])?;
                 write_words(&mut bytes[range], &words);
             }
             first = end;

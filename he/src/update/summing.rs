@@ -142,7 +142,7 @@ impl Summing {
             self.begun.ok_or(Error::NothingToSum)?;
         let (count, chunks) = (self.contributors.len(), accumulator.chunks().count() as usize);
         let sets = merge(&parts, count, chunks);
-        let stream = accumulator.into_stream()?;
+        let stream = accumulator.into_stream(&vec![parts.len() as u32; chunks])?;
         let (contributors, job) = (self.contributors, self.job.id());
         Ok(Sum { contributors, job, round, agreement, sets, stream })
     }

@@ -8,8 +8,8 @@ use super::{
     screen::{NORMS, PRODUCTS, REFERENCE, specs},
 };
 use crate::{
-    Dtype, Error, Tensor, TensorSpec, Update,
-    ckks::{AnyKey, CkksError, SecretKey},
+    Dtype, Error, LevelledKey, Tensor, TensorSpec, Update,
+    ckks::{CkksError, LevelledSecret},
 };
 
 /// The tensor of weights.
@@ -44,7 +44,7 @@ impl Scores {
     ///
     /// # Errors
     /// It is something else, or on another level; another key's; the engine's.
-    pub fn decrypt(of: &Vector, key: &SecretKey, engine: &dyn Engine) -> Result<Self, Error> {
+    pub fn decrypt(of: &Vector, key: &LevelledSecret, engine: &dyn Engine) -> Result<Self, Error> {
         let count = of.sources.len();
         let is_of_screen =
             [false, true].iter().any(|&reference| of.specs == specs(count, reference));
@@ -115,7 +115,7 @@ impl Scores {
     /// Those of [`Vector::encrypt`].
     pub fn encrypt_weights(
         &self,
-        key: &AnyKey,
+        key: &LevelledKey,
         shares: &[f64],
         engine: &dyn Engine,
     ) -> Result<Vector, Error> {

@@ -1,25 +1,28 @@
 //! Jobs against plain arithmetic.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+};
 
 use ciphergram_accel::CpuEngine;
 use rand_core::Rng as _;
 
 use super::*;
 use crate::{
-    Dtype, Error, Tensor, TensorSpec, Update,
-    ckks::{AnyKey, CkksError, EvaluationKeys, Evaluator, Parameters, Preset, Rotation, SecretKey},
+    Dtype, Error, LevelledKey, Tensor, TensorSpec, Update,
+    ckks::{CkksError, EvaluationKeys, Evaluator, LevelledSecret, Parameters, Preset, Rotation},
     random::generator,
 };
 
 static ENGINE: LazyLock<CpuEngine> = LazyLock::new(CpuEngine::new);
 
-fn key(preset: Preset) -> AnyKey {
+fn key(preset: Preset) -> LevelledKey {
     let parameters = Arc::new(Parameters::preset(preset));
-    AnyKey::Secret(Box::new(SecretKey::generate(&parameters, &*ENGINE).unwrap()), None)
+    LevelledKey::Secret(Box::new(LevelledSecret::generate(&parameters, &*ENGINE).unwrap()))
 }
 
-fn secret(key: &AnyKey) -> &SecretKey {
+fn secret(key: &LevelledKey) -> &LevelledSecret {
     key.secret().unwrap()
 }
 
@@ -61,7 +64,7 @@ fn source(name: &str, bytes: &[u8]) -> (Source, Vector) {
 #[test]
 fn files_return_what_was_encrypted_by_either_half() {
     let key = key(Preset::Slots4096Levels1);
-    let public = AnyKey::Public(secret(&key).public().clone());
+    let public = LevelledKey::Public(secret(&key).public().clone());
     let values = numbers(10_000, 0.25);
     let update = update(&values);
     for (half, each) in [(&key, 22.54), (&public, 45.04)] {
@@ -84,7 +87,7 @@ fn keys_return_from_their_files() {
     let [public, own] = ["public.json", "secret.json"].map(|name| folder.path().join(name));
     secret(&key).public().save(&public).unwrap();
     secret(&key).save(&own).unwrap();
-    let load = |path| AnyKey::load(path, &*ENGINE).unwrap().unwrap();
+    let load = |path: &Path| LevelledKey::load(path).unwrap().0;
     let (loaded, half) = (load(&own), load(&public));
     assert_eq!(loaded.public().id(), key.public().id());
     assert_eq!(half.public().id(), key.public().id());
@@ -95,12 +98,16 @@ fn keys_return_from_their_files() {
     // Keys of sums are none of these, and these are none of sums.
     let text = std::fs::read_to_string(&public).unwrap();
     assert!(matches!(crate::AnyKey::from_json(&text), Err(Error::KeyKind { .. })));
-    assert!(AnyKey::from_json("{\"kty\": \"DAJ\"}", &*ENGINE).unwrap().is_none());
+    let sums = folder.path().join("sums.json");
+    let literal = crate::params::Literal { scheme: crate::Scheme::CkksSum, clients: 2, bits: 8 };
+    crate::SecretKey::generate(literal).unwrap().save(&sums).unwrap();
+    let refused = LevelledKey::load(&sums).err().unwrap().to_string();
+    assert!(refused.contains("this is a sum key"), "{refused}");
     // A digit of b that is not what it was makes another key.
     let at = text.find("\"b\": \"").unwrap() + 40;
     let mut damaged = text.clone();
     damaged.replace_range(at..at + 1, if &text[at..at + 1] == "A" { "B" } else { "A" });
-    assert!(AnyKey::from_json(&damaged, &*ENGINE).is_err());
+    assert!(crate::KeyFile::from_json(&damaged).is_err());
 }
 
 #[test]
@@ -253,7 +260,7 @@ fn screening_finds_norms_and_directions() {
 }
 
 /// Encrypts numbers of a shape, and what they are opened to.
-fn opened(key: &AnyKey, vector: &Vector) -> Vec<f64> {
+fn opened(key: &LevelledKey, vector: &Vector) -> Vec<f64> {
     vector.decrypt_values(secret(key), &*ENGINE).unwrap().to_vec()
 }
 

@@ -7,9 +7,9 @@ use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::{
-    Error, KeyId, Tensor, TensorSpec, Update,
+    Error, KeyId, LevelledKey, Tensor, TensorSpec, Update,
     ckks::{
-        AnyKey, Bound, Ciphertext, CkksError, Complex, Decryptor, Encryptor, Parameters, SecretKey,
+        Bound, Ciphertext, CkksError, Complex, Decryptor, Encryptor, LevelledSecret, Parameters,
     },
     codec::check_specs,
     tensors::check_values,
@@ -75,7 +75,7 @@ impl Vector {
     /// A value that is not finite, or beyond the range, by tensor and index; a layout that does not fit; no values;
     /// no randomness; the engine's.
     pub fn encrypt(
-        key: &AnyKey,
+        key: &LevelledKey,
         update: &Update,
         recipe: &Recipe,
         engine: &dyn Engine,
@@ -102,8 +102,8 @@ impl Vector {
         let unit = f64::from(exponent).exp2();
         let magnitude = range / unit;
         let encryptor = match key {
-            AnyKey::Public(key) => Encryptor::public(key, magnitude),
-            AnyKey::Secret(key, _) => Encryptor::secret(key, magnitude),
+            LevelledKey::Public(key) => Encryptor::public(key, magnitude),
+            LevelledKey::Secret(key) => Encryptor::secret(key, magnitude),
         };
         let mut vector = Self {
             specs,
@@ -134,7 +134,7 @@ impl Vector {
     ///
     /// # Errors
     /// Another key's; a value does not fit its tensor's type; the engine's.
-    pub fn decrypt(&self, key: &SecretKey, engine: &dyn Engine) -> Result<Update, Error> {
+    pub fn decrypt(&self, key: &LevelledSecret, engine: &dyn Engine) -> Result<Update, Error> {
         let values = self.decrypt_values(key, engine)?;
         let mut first = 0;
         let tensors = self.specs.iter().map(|spec| {
@@ -152,7 +152,7 @@ impl Vector {
     /// Another key's; the engine's.
     pub fn decrypt_values(
         &self,
-        key: &SecretKey,
+        key: &LevelledSecret,
         engine: &dyn Engine,
     ) -> Result<Zeroizing<Vec<f64>>, Error> {
         let decryptor = Decryptor::new(key);

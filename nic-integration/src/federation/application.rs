@@ -4,13 +4,14 @@ mod private_ranges;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
     ops::Range,
     sync::Arc,
 };
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error, Job, PublicKey,
+    Accumulator, Error, Job, PublicKey,
     exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
     private_ranges::{EncryptedRanges, RangesEvaluationKey},
@@ -20,7 +21,7 @@ use private_ranges::RangesFinder;
 pub use private_ranges::RangesProgress;
 
 use crate::{
-    proto::{Accumulator, ChunkLayout, Refusal, Shard},
+    proto::{ChunkAdder, ChunkLayout, Refusal, Shard},
     round::{Application, ContributionId, Opened, Readiness, message::MAX_ROUND_MESSAGE_BYTES},
 };
 
@@ -104,12 +105,12 @@ impl RoundParts {
         let chunks = self.key.parameters().chunks(values);
         let shards = shards(&chunks).into_iter().map(|own| {
             let (key, engine) = (&self.key, self.engine.clone());
-            let sum = ciphergram_he::Accumulator::of_chunks(key, engine, values, own.clone());
-            Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
+            let sum = Accumulator::of_chunks(key, engine, values, own.clone());
+            Shard { chunks: own, adder: Box::new(sum) }
         });
         let shards = shards.collect();
         let terms = terms.to_bytes(&self.key);
-        Readiness::Ready(Opened { terms, layout: Box::new(chunks), shards, left_out, late })
+        Readiness::Ready(Opened { terms, layout: layout(&chunks), shards, left_out, late })
     }
 }
 
@@ -189,51 +190,31 @@ fn shards(chunks: &Chunks) -> Vec<Range<u32>> {
     all
 }
 
-impl ChunkLayout for Chunks {
-    fn chunk_count(&self) -> u32 {
-        self.count()
-    }
-
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        self.bytes_of(chunk)
-    }
-
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        self.offset_of(chunk) as u64
-    }
-
-    fn group(&self, chunk: u32) -> Range<u32> {
-        self.opening_with(chunk)
+/// Returns the layout of contributions of these chunks.
+fn layout(chunks: &Chunks) -> ChunkLayout {
+    let (geometry, of_one) = (chunks.geometry(), NonZeroU32::MIN);
+    let group = if geometry.mask_chunks == 0 { 1 } else { geometry.group_chunks() };
+    ChunkLayout {
+        chunk_bytes: NonZeroU32::new(geometry.chunk_bytes() as u32).unwrap_or(of_one),
+        total_bytes: chunks.total_bytes() as u64,
+        group_chunks: NonZeroU32::new(group as u32).unwrap_or(of_one),
     }
 }
 
-/// The sum of one shard of a round.
-struct ShardSum {
-    sum: ciphergram_he::Accumulator,
-    /// The engine's first failure; no sum leaves after it.
-    failure: Option<String>,
-}
-
-impl Accumulator for ShardSum {
+impl ChunkAdder for Accumulator {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        self.sum.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
+        self.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }
 
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        self.sum.add(chunks, payload).or_else(|error| match error {
-            Error::Ciphertext { .. } => Err(Refusal::InvalidCiphertext),
-            // The contributor is not at fault; the sums are withheld.
-            error => {
-                self.failure.get_or_insert(error.to_string());
-                Ok(())
-            }
-        })
+        match self.add(chunks, payload) {
+            Err(Error::Ciphertext { .. }) => Err(Refusal::InvalidCiphertext),
+            // The contributor is not at fault where the engine fails: the sum is withheld then.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        match &self.failure {
-            Some(why) => Err(why.clone()),
-            None => self.sum.finish(chunk).map_err(|e| e.to_string()),
-        }
+    fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
+        self.finish(chunk, count).map_err(|e| e.to_string())
     }
 }

@@ -350,16 +350,16 @@ impl Endpoint {
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         let Origin { route: from, congested } = from.into();
         let (at, via) = self.pipeline_at(from.via);
-        let kind = read_prefix(bytes);
-        match (kind, self.pipelines.get_mut(at)) {
+        let prefix = read_prefix(bytes);
+        match (prefix, self.pipelines.get_mut(at)) {
             // Handshakes are between first pipelines.
             (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
             (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
             (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
             (Ok((Kind::Decline, index)), _) if at == 0 => self.on_decline(index, bytes),
-            (_, Some(pipeline)) => {
+            (prefix, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
-                pipeline.handle_datagram(now, Origin { route, congested }, bytes);
+                pipeline.on_datagram(now, Origin { route, congested }, prefix, bytes);
                 self.drain_confirmed();
             }
             (_, None) => self.stats.malformed += 1,

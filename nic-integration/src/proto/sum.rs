@@ -5,7 +5,6 @@ mod shard;
 mod tests;
 mod whole;
 
-use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,12 +24,6 @@ use shard::{LockedShard, ShardState};
 pub use whole::MAX_STAGED_BYTES;
 use whole::Whole;
 
-/// Returns the bytes of a whole contribution.
-fn total_bytes(layout: &dyn ChunkLayout) -> u64 {
-    let last = layout.chunk_count().checked_sub(1);
-    last.map_or(0, |last| layout.chunk_offset(last).saturating_add(layout.chunk_bytes(last) as u64))
-}
-
 /// The parts of a sum region.
 pub struct SumConfig {
     /// The round summed; datagrams that name another are refused.
@@ -40,7 +33,7 @@ pub struct SumConfig {
     /// The number of contributions at which a chunk closes by itself.
     pub target: u32,
     /// The layout of contributions.
-    pub layout: Box<dyn ChunkLayout>,
+    pub layout: ChunkLayout,
     /// All chunks, in order. Pipelines add to different shards at once.
     pub shards: Vec<Shard>,
     /// Whether only whole contributions count: chunks are staged until all of their contributor's
@@ -58,11 +51,7 @@ pub struct SumRegion(Arc<Inner>);
 struct Inner {
     round: u32,
     contributors: u16,
-    layout: Box<dyn ChunkLayout>,
-    chunk_count: u32,
-    /// Bytes of a chunk but the last, 1 at least, and of all.
-    chunk_bytes: u64,
-    total_bytes: u64,
+    layout: ChunkLayout,
     bindings: RwLock<BTreeMap<u16, Peer>>,
     /// Set if only whole contributions count. Locked after shards, and never while one is waited for.
     whole: Option<Mutex<Whole>>,
@@ -83,7 +72,7 @@ impl SumRegion {
         let SumConfig { round, contributors, target, layout, shards, whole } = config;
         let chunk_count = layout.chunk_count();
         if whole {
-            whole::check_room(&*layout, target)?;
+            whole::check_room(layout.total_bytes, target)?;
         }
         let mut next = 0;
         let shards = shards.into_iter().map(|shard| {
@@ -93,7 +82,7 @@ impl SumRegion {
             let fits = follows
                 && layout.group(chunks.start).start >= chunks.start
                 && layout.group(chunks.end - 1).end <= chunks.end;
-            fits.then(|| LockedShard::new(shard, contributors, target, &*layout, whole))
+            fits.then(|| LockedShard::new(shard, contributors, target, layout, whole))
         });
         let shards = shards.collect::<Option<Vec<_>>>().ok_or(NicError::Shards)?;
         if next != chunk_count {
@@ -102,10 +91,7 @@ impl SumRegion {
         Ok(Self(Arc::new(Inner {
             round,
             contributors,
-            chunk_bytes: layout.chunk_bytes(0).max(1) as u64,
-            total_bytes: total_bytes(&*layout),
             layout,
-            chunk_count,
             bindings: RwLock::default(),
             whole: whole.then(|| Mutex::new(Whole::new(contributors, chunk_count))),
             received: (0..contributors).map(|_| AtomicU32::new(0)).collect(),
@@ -123,7 +109,7 @@ impl SumRegion {
     /// Returns the number of chunks.
     #[must_use]
     pub fn chunk_count(&self) -> u32 {
-        self.0.chunk_count
+        self.0.layout.chunk_count()
     }
 
     /// Returns the number of contributors of a chunk; 0 for a chunk out of range.
@@ -179,7 +165,7 @@ impl SumRegion {
             count += own.iter().filter(|chunk| !state.is_closed(**chunk)).count();
             // Nothing more is added to a shard in which an addition has panicked.
             for contributor in whole.iter().flatten().filter(|_| sound) {
-                state.add_staged(*contributor, &*self.0.layout, &mut vec![]);
+                state.add_staged(*contributor, self.0.layout, &mut vec![]);
             }
             state.discard_staged();
             for chunk in own {
@@ -199,7 +185,7 @@ impl SumRegion {
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, String> {
         let shard = self.0.shards.get(self.shard(chunk));
         match shard.map(|shard| shard.state.lock()) {
-            Some(Ok(mut state)) => state.finish(chunk, &*self.0.layout),
+            Some(Ok(mut state)) => state.finish(chunk, self.0.layout),
             // The sum may or may not hold what was being added then.
             Some(Err(_)) => Err(format!("chunk {chunk}: a pipeline failed while it added")),
             None => Err(format!("there is no chunk {chunk}")),
@@ -233,28 +219,8 @@ impl SumRegion {
         if payload.is_empty() || payload.len() > header.message_bytes as usize {
             return Err(Refusal::WrongLength);
         }
-        let chunks = self.chunks(header, payload)?;
+        let chunks = self.0.layout.chunks_at(header.index, header.offset, payload)?;
         self.commit(header.contributor, chunks, payload, closed)
-    }
-
-    /// Returns the chunks of a payload, if they exist and are at their offset, whole.
-    fn chunks(&self, header: &Header, payload: &[u8]) -> Result<Range<u32>, Refusal> {
-        let Inner { chunk_count, chunk_bytes, total_bytes, .. } = *self.0;
-        if header.index >= chunk_count {
-            return Err(Refusal::ChunkOutOfRange);
-        }
-        let offset = u64::from(header.index) * chunk_bytes;
-        if header.offset != offset {
-            return Err(Refusal::WrongOffset);
-        }
-        // Only the last chunk may be shorter.
-        let end = offset + payload.len() as u64;
-        match end.cmp(&total_bytes) {
-            Less if end.is_multiple_of(chunk_bytes) => Ok(header.index..(end / chunk_bytes) as u32),
-            Less => Err(Refusal::WrongLength),
-            Equal => Ok(header.index..chunk_count),
-            Greater => Err(Refusal::ChunkOutOfRange),
-        }
     }
 
     /// Commits those of some chunks that are new, all or nothing, and returns their number.
@@ -265,10 +231,12 @@ impl SumRegion {
         payload: &[u8],
         closed: &mut Vec<u32>,
     ) -> Result<u32, Refusal> {
-        let Inner { chunk_bytes, total_bytes, .. } = *self.0;
-        let offset = |chunk: u32| (u64::from(chunk) * chunk_bytes).min(total_bytes);
-        let place = |chunk: u32| (offset(chunk) - offset(chunks.start)) as usize;
-        let bytes = |run: &Range<u32>| &payload[place(run.start)..place(run.end)];
+        let layout = self.0.layout;
+        let at = layout.bytes_of(&chunks).start;
+        let bytes = |run: &Range<u32>| {
+            let Range { start, end } = layout.bytes_of(run);
+            &payload[(start - at) as usize..(end - at) as usize]
+        };
         let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
         // Nothing more is added to a shard in which an addition has panicked.
         let states = shards.iter().map(|shard| shard.state.lock().ok());
@@ -299,7 +267,7 @@ impl SumRegion {
         };
         for (at, run) in runs {
             let bytes = bytes(&run);
-            states[at].commit(contributor, run, bytes, &*self.0.layout, closed)?;
+            states[at].commit(contributor, run, bytes, layout, closed)?;
         }
         drop(states);
         if let Some(count) = self.0.received.get(usize::from(contributor)) {
@@ -316,7 +284,7 @@ impl SumRegion {
         for shard in &self.0.shards {
             // Nothing more is added to a shard in which an addition has panicked.
             if let Ok(mut state) = shard.state.lock() {
-                state.add_staged(contributor, &*self.0.layout, closed);
+                state.add_staged(contributor, self.0.layout, closed);
             }
         }
     }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use ciphergram_he::{
-    self as he, Error as SchemeError,
-    ckks::{self, AnyKey, Parameters, Preset, Rotation},
+    self as he, Error as SchemeError, KeyFile, LevelledKey,
+    ckks::{self, Parameters, Preset, Rotation},
     frame::MAGIC,
     keys::write_new,
     vectors::Recipe,
@@ -38,12 +38,12 @@ const EVALUATION: &str = "evaluation.cgk";
 /// A key that encrypts, and what is done under it without an evaluation key, made when it is first needed.
 #[derive(Clone)]
 pub(crate) struct Half {
-    pub(super) key: Arc<AnyKey>,
+    pub(super) key: Arc<LevelledKey>,
     bare: Arc<OnceLock<Context>>,
 }
 
 impl Half {
-    fn new(key: AnyKey) -> Self {
+    fn new(key: LevelledKey) -> Self {
         Self { key: Arc::new(key), bare: Arc::default() }
     }
 
@@ -116,7 +116,7 @@ fn rotations(given: &Bound<'_, PyAny>) -> Result<Vec<Rotation>> {
 }
 
 /// Makes evaluation keys for rotations.
-fn evaluation_keys(key: &ckks::SecretKey, asked: &[Rotation]) -> Result<ckks::EvaluationKeys> {
+fn evaluation_keys(key: &ckks::LevelledSecret, asked: &[Rotation]) -> Result<ckks::EvaluationKeys> {
     let steps = Rotation::steps(asked, key.parameters());
     let steps = steps.map_err(|why| Error::parameter(format!("rotations=: {why}")))?;
     let keys = key.evaluation_keys(&steps, &*ENGINE)?;
@@ -176,15 +176,12 @@ impl PublicKey {
     ///     BadFrame: It is none. KeyKind: The key is more than public, or not for vectors.
     #[staticmethod]
     fn from_json(py: Python<'_>, key: &str) -> Result<Self> {
-        match run(py, || Ok(AnyKey::from_json(key, &*ENGINE)?))? {
-            Some(key @ AnyKey::Public(_)) => Ok(Self(Half::new(key))),
-            Some(AnyKey::Secret(..)) => {
+        match run(py, || Ok(KeyFile::from_json(key)?))? {
+            KeyFile::Levelled(key @ LevelledKey::Public(_), _) => Ok(Self(Half::new(key))),
+            KeyFile::Levelled(..) => {
                 Err(Error::Own("KeyKind", "this is the text of a secret key".into()))
             }
-            None => {
-                he::AnyKey::from_json(key)?;
-                Err(Error::Own("KeyKind", OF_SUMS.into()))
-            }
+            KeyFile::Sums(_) => Err(Error::Own("KeyKind", OF_SUMS.into())),
         }
     }
 
@@ -219,7 +216,7 @@ impl SecretKey {
     /// The half that anyone may have.
     #[getter]
     fn public(&self) -> PublicKey {
-        PublicKey(Half::new(AnyKey::Public(self.0.key.public().clone())))
+        PublicKey(Half::new(LevelledKey::Public(self.0.key.public().clone())))
     }
 
     /// The key's id, as hexadecimal digits.
@@ -425,7 +422,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    fn new(py: Python<'_>, key: AnyKey, evaluation: EvaluationKeys) -> Result<Self> {
+    fn new(py: Python<'_>, key: LevelledKey, evaluation: EvaluationKeys) -> Result<Self> {
         let secret = SecretKey(Half::new(key));
         evaluation.context.check(secret.id())?;
         let public = Py::new(py, secret.public())?;
@@ -499,11 +496,11 @@ pub(crate) fn keygen(
     let asked = rotations.map(self::rotations).transpose()?.unwrap_or_default();
     let (key, context) = run(py, || {
         let parameters = Arc::new(Parameters::preset(preset));
-        let key = ckks::SecretKey::generate(&parameters, &*ENGINE)?;
+        let key = ckks::LevelledSecret::generate(&parameters, &*ENGINE)?;
         let context = Context::of(evaluation_keys(&key, &asked)?);
         Ok((key, context))
     })?;
-    Keys::new(py, AnyKey::Secret(key.into(), None), EvaluationKeys::new(context))
+    Keys::new(py, LevelledKey::Secret(key.into()), EvaluationKeys::new(context))
 }
 
 /// Reads a key's file, `secret.json`, `public.json` or `evaluation.cgk`, or the folder that `Keys.save` or `ciphergram
@@ -518,7 +515,7 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
     if !path.is_dir() {
         return match read(py, &path)? {
             File::Evaluation(keys) => Ok(keys.into_bound_py_any(py)?),
-            File::Key(key @ AnyKey::Public(_)) => {
+            File::Key(key @ LevelledKey::Public(_)) => {
                 Ok(PublicKey(Half::new(key)).into_bound_py_any(py)?)
             }
             File::Key(key) => Ok(SecretKey(Half::new(key)).into_bound_py_any(py)?),
@@ -529,7 +526,7 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
         Error::Own("KeyKind", text)
     };
     let key = match read(py, &path.join(SECRET))? {
-        File::Key(key @ AnyKey::Secret(..)) => key,
+        File::Key(key @ LevelledKey::Secret(_)) => key,
         _ => return Err(wrong(SECRET, "secret key")),
     };
     let file = path.join(EVALUATION);
@@ -543,7 +540,7 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
 
 /// What a file of a key holds.
 enum File {
-    Key(AnyKey),
+    Key(LevelledKey),
     Evaluation(EvaluationKeys),
 }
 
@@ -563,14 +560,13 @@ fn read(py: Python<'_>, path: &Path) -> Result<File> {
         });
         return keys.map(File::Evaluation);
     }
-    let key = run(py, || Ok(AnyKey::load(path, &*ENGINE)?))?;
-    let Some(key) = key else {
-        he::AnyKey::load(path)?;
-        let text = format!("{}: {OF_SUMS}", path.display());
-        return Err(Error::Own("KeyKind", text));
-    };
-    warn(py, key.warning())?;
-    Ok(File::Key(key))
+    match run(py, || Ok(KeyFile::load(path)?))? {
+        KeyFile::Levelled(key, warning) => {
+            warn(py, warning.as_deref())?;
+            Ok(File::Key(key))
+        }
+        KeyFile::Sums(_) => Err(Error::Own("KeyKind", format!("{}: {OF_SUMS}", path.display()))),
+    }
 }
 
 /// What a key of another kind is.

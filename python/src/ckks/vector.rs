@@ -7,7 +7,7 @@ use std::{
 
 use ciphergram_he::{
     self as he, Error as SchemeError,
-    ckks::{self, AnyKey, Bound as Bounds, Ciphertext, Evaluator},
+    ckks::{self, Bound as Bounds, Ciphertext, Evaluator},
     frame::{Frame, Kind},
     vectors::Layout,
 };
@@ -71,7 +71,10 @@ pub(super) fn layout(shape: &[u64]) -> Layout {
 }
 
 /// Opens a vector, or the bytes of one.
-pub(super) fn open<'py>(key: &AnyKey, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+pub(super) fn open<'py>(
+    key: &he::LevelledKey,
+    object: &Bound<'py, PyAny>,
+) -> Result<Bound<'py, PyAny>> {
     let (py, key) = (object.py(), key.secret()?);
     let vector = match object.cast::<Vector>() {
         Ok(vector) => vector.get().vector.clone(),

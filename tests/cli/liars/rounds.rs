@@ -26,7 +26,7 @@ use ciphergram_nic::{
         nodes::{read_allowed, read_identity, read_node},
         spool::{Spool, SpoolHeader, fingerprint},
     },
-    proto::{Accumulator, Config, Shard},
+    proto::{ChunkAdder, Config, Shard},
     round::{
         Aggregator, AggregatorConfig, Application, ContributionId, Contributor, ContributorConfig,
         ContributorEvent, Opened, Readiness, Resume,
@@ -175,26 +175,26 @@ impl Application for Liar {
             Lie::Sum => {}
         }
         let lie = self.lie;
-        let lying = |Shard { chunks, accumulator }| Shard {
+        let lying = |Shard { chunks, adder }| Shard {
             chunks,
-            accumulator: Box::new(LyingSum(accumulator, lie)) as Box<dyn Accumulator>,
+            adder: Box::new(LyingSum(adder, lie)) as Box<dyn ChunkAdder>,
         };
         let shards = opened.shards.into_iter().map(lying).collect();
         Ok(Readiness::Ready(Opened { terms: terms.to_bytes(&self.key), shards, ..opened }))
     }
 }
 
-struct LyingSum(Box<dyn Accumulator>, Lie);
+struct LyingSum(Box<dyn ChunkAdder>, Lie);
 
-impl Accumulator for LyingSum {
+impl ChunkAdder for LyingSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.check(chunks, payload)
     }
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.add(chunks, payload)
     }
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        let mut sum = self.0.finish(chunk)?;
+    fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
+        let mut sum = self.0.finish(chunk, count)?;
         if let Lie::Sum = self.1 {
             sum[3] ^= 1;
         }

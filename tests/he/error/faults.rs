@@ -5,7 +5,7 @@ use ciphergram_he::{
     params::Scheme,
 };
 
-use crate::support::sums::{Key, contribute, engine, generate, ring_degree};
+use crate::support::sums::{Key, contribute, counts, engine, generate, ring_degree};
 
 /// A sum of `CONTRIBUTORS` over `groups` whole groups of chunks, with every value at its largest: more
 /// than the types of tensors `1`, of three values, and `3` hold, which ends with the last chunk.
@@ -118,7 +118,8 @@ fn the_first_overflow_is_told_whatever_the_sets() {
             accumulator.add(chunk as u32..chunk as u32 + 1, own).unwrap();
         }
     }
-    let sum = key.sum(&contributions, sets.into(), accumulator.into_stream().unwrap());
+    let stream = accumulator.into_stream(&counts(&sets)).unwrap();
+    let sum = key.sum(&contributions, sets.into(), stream);
     assert!(sum.sets[2] < sum.sets[1], "the later is opened first");
     let first = Error::Overflow { tensor: "t".into(), index: each, dtype: "F16" };
     assert_eq!(fault(&key, &sum, Output::Sum), Some(first));

@@ -291,12 +291,12 @@ fn what_is_refused_leaves_a_running_sum_as_it_was() {
             again.add(run.clone(), &good[chunks.range_of(&run)]).unwrap();
         }
         for chunk in 0..count {
-            let finished = sum.finish(chunk).unwrap();
-            let times = 2 + u64::from(chunk > 0) + u64::from(chunk == count - 1);
+            let times = 2 + u32::from(chunk > 0) + u32::from(chunk == count - 1);
+            let finished = sum.finish(chunk, times).unwrap();
             // The lowest lane of the first word.
             let first = u64::from_le_bytes(*finished.first_chunk().unwrap()) & ((1 << 51) - 1);
-            assert_eq!(first, times << 40, "chunk {chunk}");
-            assert_eq!(Ok(finished), again.finish(chunk), "chunk {chunk}");
+            assert_eq!(first, u64::from(times) << 40, "chunk {chunk}");
+            assert_eq!(Ok(finished), again.finish(chunk, times), "chunk {chunk}");
         }
     }
 }

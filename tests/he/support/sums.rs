@@ -194,3 +194,8 @@ pub(crate) fn scattered(key: &Key, clients: u32, values: usize, seed: u64) -> Ve
     };
     (0..clients).map(|c| ((0..values).map(|i| value(c, i)).collect(), c * 7 + 1)).collect()
 }
+
+/// Returns the number of contributors of each chunk.
+pub(crate) fn counts(sets: &[ContributorSet]) -> Vec<u32> {
+    sets.iter().map(|set| set.count() as u32).collect()
+}

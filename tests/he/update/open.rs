@@ -9,7 +9,7 @@ use num_bigint::BigInt;
 
 use crate::support::liar;
 use crate::support::sums::{
-    Key, ROUND, agreement, contribute, contribute_with, engine, generate, sealer,
+    Key, ROUND, agreement, contribute, contribute_with, counts, engine, generate, sealer,
 };
 
 /// A key of each scheme; under `ckks-sum` one for heads of one slot, and one for heads of two.
@@ -460,7 +460,8 @@ fn chunks_of_other_sets_open_and_lies_about_one_do_not() {
                 set
             })
             .collect();
-        let sum = key.sum(&all, sets, accumulator.into_stream().unwrap());
+        let stream = accumulator.into_stream(&counts(&sets)).unwrap();
+        let sum = key.sum(&all, sets, stream);
         assert_eq!(key.open(&sum).unwrap().parts(), [(2, 5), (2, 7), (3, 9)]);
         // Of as many, with the same count, but others.
         let mut lie = sum.clone();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Dtype, Tensor, TensorSpec, Update,
-    ckks::{AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, SecretKey},
+    Dtype, LevelledKey, Tensor, TensorSpec, Update,
+    ckks::{EvaluationKeys, Evaluator, LevelledSecret, Parameters, Preset},
     vectors::{self, Layout, Model, Recipe, Source, Vector},
 };
 use proptest::{
@@ -80,11 +80,11 @@ fn update() -> Update {
 fn vectors_and_keys_that_lie_are_refused_or_computed_with() {
     let engine = CpuEngine::new();
     let parameters = Arc::new(Parameters::preset(Preset::Slots4096Levels1));
-    let secret = SecretKey::generate(&parameters, &engine).unwrap();
+    let secret = LevelledSecret::generate(&parameters, &engine).unwrap();
     let keys = secret.evaluation_keys(&[], &engine).unwrap();
     let key_file = keys.to_bytes().unwrap();
     let evaluator = Evaluator::new(keys, &engine);
-    let key = AnyKey::Secret(Box::new(secret), None);
+    let key = LevelledKey::Secret(Box::new(secret));
     let mut reached = [0; 2];
     for (seed, layout) in [(1, Layout::Rows), (2, Layout::Columns)] {
         let recipe = Recipe { range: Some(1.0), layout };

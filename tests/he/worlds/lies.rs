@@ -120,7 +120,8 @@ impl Draft {
                 accumulator.add(chunk..chunk + 1, bytes)?;
             }
         }
-        let mut stream = accumulator.into_stream().unwrap();
+        let counts: Vec<_> = self.parts.iter().map(|parts| parts.len() as u32).collect();
+        let mut stream = accumulator.into_stream(&counts).unwrap();
         for (chunk, slot, change) in &self.changes {
             liar::add(public, &chunks, &mut stream, (*chunk, *slot), change);
         }

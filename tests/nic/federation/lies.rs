@@ -14,7 +14,7 @@ use ciphergram_he::params::Scheme;
 use ciphergram_he::{Contributor as Participant, Job, Ledger, PublicKey, SecretKey, Seed, Ticket};
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::{Error, Participation, RoundResult, SumApplication};
-use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
+use ciphergram_nic::proto::{ChunkAdder, Config, Refusal, Shard};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Application, ContributionId, Opened, Readiness,
 };
@@ -99,19 +99,17 @@ impl Application for Liar {
             Lie::Round => reported.round = 6,
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray | Lie::Refusal => {}
         }
-        let lying = |Shard { chunks, accumulator }| {
-            let accumulator = Box::new(LyingSum(accumulator, self.1));
-            Shard { chunks, accumulator }
-        };
+        let lying =
+            |Shard { chunks, adder }| Shard { chunks, adder: Box::new(LyingSum(adder, self.1)) };
         let shards = shards.into_iter().map(lying).collect();
         let terms = reported.to_bytes(key);
         Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
     }
 }
 
-struct LyingSum(Box<dyn Accumulator>, Lie);
+struct LyingSum(Box<dyn ChunkAdder>, Lie);
 
-impl Accumulator for LyingSum {
+impl ChunkAdder for LyingSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         match self.1 {
             Lie::Refusal => Err(Refusal::InvalidCiphertext),
@@ -124,8 +122,8 @@ impl Accumulator for LyingSum {
             _ => self.0.add(chunks, payload),
         }
     }
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        let mut sum = self.0.finish(chunk)?;
+    fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
+        let mut sum = self.0.finish(chunk, count)?;
         match self.1 {
             Lie::ShortSum => sum.truncate(64),
             Lie::WrongSum => sum[3] ^= 1,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
-    Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
+    Cause, ChunkAdder, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
     Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
 };
 use ciphergram_nic::sim::Network;
@@ -375,22 +375,11 @@ fn sum(round: u32, contributor: u16, (first_chunk, each): (u32, u32), data: &[u8
 }
 
 /// Three chunks, two of them a group.
-struct Cut;
-
-impl ChunkLayout for Cut {
-    fn chunk_count(&self) -> u32 {
-        3
-    }
-    fn group(&self, chunk: u32) -> Range<u32> {
-        if chunk == 2 { 2..3 } else { 0..2 }
-    }
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        if chunk == 2 { 4 } else { 8 }
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        u64::from(chunk) * 8
-    }
-}
+const LAYOUT: ChunkLayout = ChunkLayout {
+    chunk_bytes: NonZeroU32::new(8).unwrap(),
+    total_bytes: 20,
+    group_chunks: NonZeroU32::new(2).unwrap(),
+};
 
 /// Adds bytes as integers; remembers every addition.
 struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
@@ -398,19 +387,19 @@ struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
 /// Returns a region of round 4 in two shards, which closes chunks of two.
 fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
     let shards =
-        [0..2, 2..3].map(|chunks| Shard { chunks, accumulator: Box::new(Ledger(ledger.clone())) });
+        [0..2, 2..3].map(|chunks| Shard { chunks, adder: Box::new(Ledger(ledger.clone())) });
     let config = SumConfig {
         round: 4,
         contributors,
         target: 2,
-        layout: Box::new(Cut),
+        layout: LAYOUT,
         shards: shards.into(),
         whole: false,
     };
     SumRegion::new(config).unwrap()
 }
 
-impl Accumulator for Ledger {
+impl ChunkAdder for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
@@ -420,7 +409,7 @@ impl Accumulator for Ledger {
         self.0.lock().unwrap().extend(chunks.zip(firsts));
         Ok(())
     }
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, chunk: u32, _: u32) -> Result<Vec<u8>, String> {
         Ok(vec![chunk as u8])
     }
 }

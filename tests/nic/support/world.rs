@@ -16,7 +16,7 @@ use ciphergram_nic::proto::endpoint::{
     DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MIN_DATAGRAM_BYTES,
 };
 use ciphergram_nic::proto::{
-    Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Stranger,
+    ChunkAdder, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Stranger,
     Time,
 };
 use ciphergram_nic::round::{
@@ -59,20 +59,12 @@ pub(crate) fn hello(contribution: u8) -> Vec<u8> {
 }
 
 /// The layout of contributions, and the chunk at which the second of two shards begins.
-struct Cut;
+const LAYOUT: ChunkLayout = ChunkLayout {
+    chunk_bytes: CHUNK_BYTES,
+    total_bytes: 8 * (WORDS as u64 * (CHUNKS as u64 - 1) + LAST_WORDS as u64),
+    group_chunks: NonZeroU32::MIN,
+};
 const PARTED: u32 = 9;
-
-impl ChunkLayout for Cut {
-    fn chunk_count(&self) -> u32 {
-        CHUNKS
-    }
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        8 * words(chunk)
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        u64::from(chunk) * 8 * WORDS as u64
-    }
-}
 
 /// Adds words, wrapping.
 struct Adder {
@@ -80,7 +72,7 @@ struct Adder {
     sums: Accumulators,
 }
 
-impl Accumulator for Adder {
+impl ChunkAdder for Adder {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -98,7 +90,7 @@ impl Accumulator for Adder {
         }
         Ok(())
     }
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, chunk: u32, _: u32) -> Result<Vec<u8>, String> {
         Ok(bytes(&self.sums.lock().unwrap()[&self.round][chunk as usize]))
     }
 }
@@ -146,10 +138,10 @@ impl Application for Integers {
         let left_out = joined.iter().filter(|(n, hello)| misfit(hello) && !late.contains(n));
         let left_out = left_out.map(|(number, _)| (*number, MISFIT.to_string())).collect();
         let shards = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
-            let accumulator = Box::new(Adder { round, sums: sums.clone() });
-            Shard { chunks, accumulator }
+            let adder = Box::new(Adder { round, sums: sums.clone() });
+            Shard { chunks, adder }
         });
-        let (layout, shards) = (Box::new(Cut), shards.into());
+        let (layout, shards) = (LAYOUT, shards.into());
         Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
     }
 }

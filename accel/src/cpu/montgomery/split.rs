@@ -17,8 +17,8 @@
 //! number below s².
 
 use super::{
-    Accumulator, Any, Backend, Canonical, Chain, Items, Lazy, Montgomery, Number, Numbers, Results,
-    Room, accumulator::Sum, power_of_two,
+    Any, Backend, Canonical, Chain, Items, Lazy, Montgomery, Number, Numbers, ProductSum, Results,
+    Room, power_of_two, product_sum::Sum,
 };
 use crate::modulus::Modulus;
 
@@ -38,7 +38,7 @@ impl<B: Backend> Split<B> {
         let zero = || Numbers::new(backend, 2 * h, 1);
         let mut split = Self { root, r_cubed: zero(), one: zero() };
         let radix = B::LIMB_BITS * h as u32;
-        let mut acc = Accumulator::new(backend, 2 * h);
+        let mut acc = ProductSum::new(backend, 2 * h);
         // Halving divides by R.
         let mut pair_of = |exponent| {
             let power = power_of_two(backend, exponent, m, 2 * h);
@@ -76,7 +76,7 @@ impl<B: Backend> Split<B> {
     /// Multiplies lazy pairs to a lazy pair.
     fn product(
         &self,
-        acc: &mut Accumulator<B>,
+        acc: &mut ProductSum<B>,
         out: &mut [B::Word],
         [a0, a1]: [&[B::Word]; 2],
         [b0, b1]: [&[B::Word]; 2],

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Error,
-    ckks::{AnyKey, Bound, Ciphertext, EvaluationKeys, Parameters},
+    Error, LevelledKey,
+    ckks::{Bound, Ciphertext, EvaluationKeys, Parameters},
     keys::permission_warning,
     vectors::{Layout, Vector},
 };
@@ -77,10 +77,12 @@ pub(super) fn evaluation_key(bytes: &[u8], found: &mut Findings) -> Result<(), E
 }
 
 /// Describes a key.
-pub(super) fn key(key: &AnyKey, path: &Path, found: &mut Findings) -> Result<(), Error> {
+pub(super) fn key(key: &LevelledKey, path: &Path, found: &mut Findings) -> Result<(), Error> {
     match key {
-        AnyKey::Public(_) => found.add("kind", "public key", "public key: for those who encrypt"),
-        AnyKey::Secret(..) => {
+        LevelledKey::Public(_) => {
+            found.add("kind", "public key", "public key: for those who encrypt")
+        }
+        LevelledKey::Secret(_) => {
             found.add("kind", "secret key", "secret key: for those who decrypt, and no one else");
             permission_warning(path).iter().for_each(|warning| warn(warning));
         }

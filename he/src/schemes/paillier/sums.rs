@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use ciphergram_accel::{Engine, Operand, Program, RunError};
+use ciphergram_accel::{Engine, Operand, Program};
 use zeroize::Zeroizing;
 
 use super::{Encryptor, PaillierModulus, PaillierSecret, Plaintexts};
@@ -79,8 +79,6 @@ struct Products {
     words: Vec<u64>,
     waiting: Vec<Waiting>,
     waiting_words: usize,
-    /// The engine's, after which factors of any chunk may be missing.
-    failure: Option<RunError>,
 }
 
 /// Factors of consecutive words of the products.
@@ -102,7 +100,6 @@ impl Products {
             words,
             waiting: vec![],
             waiting_words: 0,
-            failure: None,
         }
     }
 
@@ -116,16 +113,11 @@ impl Products {
     fn multiply(&mut self, engine: &dyn Engine, at: usize, factors: &[u64]) -> Result<(), Error> {
         let products = &mut self.words[at..at + factors.len()];
         let operands = &mut [Operand::InOut(products), Operand::In(factors)];
-        let multiplied = engine.run(&self.program, operands);
-        multiplied.inspect_err(|error| self.failure = Some(error.clone()))?;
-        Ok(())
+        Ok(engine.run(&self.program, operands)?)
     }
 
     /// Multiplies by what waits.
     fn settle(&mut self, engine: &dyn Engine) -> Result<(), Error> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone().into());
-        }
         self.waiting_words = 0;
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().try_for_each(|Waiting { at, words }| self.multiply(engine, at, &words))
@@ -133,11 +125,6 @@ impl Products {
 }
 
 impl RunningSum for Products {
-    /// Powers of the radix are counted in 32 bits with a sign.
-    fn max_additions(&self) -> u32 {
-        i32::MAX as u32
-    }
-
     fn add(
         &mut self,
         engine: &dyn Engine,

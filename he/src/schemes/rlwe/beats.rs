@@ -8,9 +8,12 @@ use super::parameters::RlweParameters;
 use crate::{
     Error,
     error::CiphertextFault,
-    params::Chunks,
+    params::{Chunks, MAX_CLIENTS},
     schemes::{RunningSum, SumScheme},
 };
+
+// A lane has room for one residue of each client.
+const _: () = assert!(MAX_CLIENTS <= beats::MAX_ADDITIONS);
 
 impl SumScheme for RlweParameters {
     /// Adds lanes in place, those of a chunk an item.
@@ -88,10 +91,6 @@ impl LaneSums {
 }
 
 impl RunningSum for LaneSums {
-    fn max_additions(&self) -> u32 {
-        beats::MAX_ADDITIONS
-    }
-
     fn add(
         &mut self,
         engine: &dyn Engine,

@@ -1,5 +1,6 @@
 //! A pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
+use crate::NicError;
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::event::{Event, Peer};
@@ -29,9 +30,20 @@ impl Pipeline {
     /// Takes a datagram from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
+        self.on_datagram(now, from.into(), read_prefix(bytes), bytes);
+    }
+
+    /// As [`handle_datagram`](Self::handle_datagram), of one whose prefix is read.
+    pub(in crate::proto) fn on_datagram(
+        &mut self,
+        now: Time,
+        from: Origin,
+        prefix: Result<(Kind, u32), NicError>,
+        bytes: &mut [u8],
+    ) {
         self.drain_commands();
-        match read_prefix(bytes) {
-            Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from.into(), spi >> 8, bytes),
+        match prefix {
+            Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from, spi >> 8, bytes),
             Ok(_) | Err(_) => self.stats.malformed += 1,
         }
     }

@@ -1,9 +1,9 @@
-//! One shard of a sum region: consecutive chunks, their bookkeeping and their accumulator.
+//! One shard of a sum region: consecutive chunks, their bookkeeping and what adds them.
 
 use std::ops::Range;
 use std::sync::Mutex;
 
-use crate::proto::accumulator::{Accumulator, ChunkLayout, Shard};
+use crate::proto::accumulator::{ChunkAdder, ChunkLayout, Shard};
 use crate::proto::ack::Refusal;
 
 use super::whole::Staged;
@@ -24,18 +24,21 @@ impl LockedShard {
         shard: Shard,
         contributors: u16,
         target: u32,
-        layout: &dyn ChunkLayout,
+        layout: ChunkLayout,
         whole: bool,
     ) -> Self {
-        let Shard { chunks, accumulator } = shard;
+        let Shard { chunks, adder } = shard;
         let (count, words) = (chunks.len(), usize::from(contributors).div_ceil(64));
-        let bytes = || chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
+        let bytes = || {
+            let Range { start, end } = layout.bytes_of(&chunks);
+            (end - start) as usize
+        };
         let state = Mutex::new(ShardState {
             first: chunks.start,
             words,
             contributors,
             target,
-            accumulator,
+            adder,
             bits: vec![0; count * words],
             group: None,
             counts: vec![0; count],
@@ -54,7 +57,7 @@ pub(super) struct ShardState {
     words: usize,
     contributors: u16,
     target: u32,
-    accumulator: Box<dyn Accumulator>,
+    adder: Box<dyn ChunkAdder>,
     /// Who has contributed: `[chunk][word]`, contributor 0 in the least significant bit of word 0.
     bits: Vec<u64>,
     /// The first chunk of the group checked last, and the result, until something is added.
@@ -122,7 +125,7 @@ impl ShardState {
 
     /// Checks that chunks are in the scheme's range.
     pub(super) fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Refusal> {
-        self.accumulator.check(chunks, bytes)
+        self.adder.check(chunks, bytes)
     }
 
     /// Adds chunks that are not contributed yet, or stages them if only whole contributions count.
@@ -131,13 +134,13 @@ impl ShardState {
         contributor: u16,
         chunks: Range<u32>,
         bytes: &[u8],
-        layout: &dyn ChunkLayout,
+        layout: ChunkLayout,
         closed: &mut Vec<u32>,
     ) -> Result<(), Refusal> {
         match &mut self.staged {
             Some(staged) => {
-                let start = layout.chunk_offset(chunks.start) - layout.chunk_offset(self.first);
-                staged.hold(contributor, start as usize, bytes);
+                let start = layout.bytes_of(&(self.first..chunks.start));
+                staged.hold(contributor, (start.end - start.start) as usize, bytes);
             }
             None => self.add(chunks.clone(), bytes, closed)?,
         }
@@ -155,7 +158,7 @@ impl ShardState {
         payload: &[u8],
         closed: &mut Vec<u32>,
     ) -> Result<(), Refusal> {
-        self.accumulator.add(chunks.clone(), payload)?;
+        self.adder.add(chunks.clone(), payload)?;
         self.group = None;
         for chunk in chunks {
             let at = self.at(chunk);
@@ -171,7 +174,7 @@ impl ShardState {
     pub(super) fn add_staged(
         &mut self,
         contributor: u16,
-        layout: &dyn ChunkLayout,
+        layout: ChunkLayout,
         closed: &mut Vec<u32>,
     ) {
         let staged = self.staged.as_mut().and_then(|staged| staged.take(contributor));
@@ -179,8 +182,8 @@ impl ShardState {
         let (mut rest, end) = (&payload[..], self.first + self.counts.len() as u32);
         for start in (self.first..end).step_by(RUN_CHUNKS) {
             let chunks = start..end.min(start + RUN_CHUNKS as u32);
-            let bytes = chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
-            let (own, after) = rest.split_at(bytes);
+            let Range { start, end } = layout.bytes_of(&chunks);
+            let (own, after) = rest.split_at((end - start) as usize);
             if let Err(refusal) = self.add(chunks, own, closed) {
                 let why = format!("contributor {contributor}: {refusal}, after it was checked");
                 self.failure.get_or_insert(why);
@@ -197,11 +200,7 @@ impl ShardState {
         self.staged.iter_mut().for_each(Staged::discard);
     }
 
-    pub(super) fn finish(
-        &mut self,
-        chunk: u32,
-        layout: &dyn ChunkLayout,
-    ) -> Result<Vec<u8>, String> {
+    pub(super) fn finish(&mut self, chunk: u32, layout: ChunkLayout) -> Result<Vec<u8>, String> {
         let count = self.count(chunk);
         if !self.is_closed(chunk) || count == 0 {
             return Err(format!("chunk {chunk} is open or empty"));
@@ -221,7 +220,7 @@ impl ShardState {
                 return Err(why.clone());
             }
         }
-        self.accumulator.finish(chunk)
+        self.adder.finish(chunk, count)
     }
 
     /// Checks that the chunks of a group have the same contributors.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::proto::NodeId;
-use crate::proto::accumulator::Accumulator;
+use crate::proto::accumulator::ChunkAdder;
 
 use super::*;
 
@@ -18,26 +19,12 @@ const CHUNKS: u32 = 150;
 const STARTS: [u32; 4] = [0, 7, 140, CHUNKS];
 const CONTRIBUTORS: u16 = 5;
 
-struct Cut(usize);
-
-impl ChunkLayout for Cut {
-    fn chunk_count(&self) -> u32 {
-        CHUNKS
-    }
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        if chunk + 1 < CHUNKS { self.0 } else { self.0 / 2 }
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        u64::from(chunk) * self.0 as u64
-    }
-}
-
 /// The additions of all shards: chunks and the first of their bytes, which names the contributor.
 type Additions = Arc<Mutex<Vec<(u32, u8)>>>;
 
 struct Ledger(Additions, Option<(Sender<()>, Receiver<()>)>);
 
-impl Accumulator for Ledger {
+impl ChunkAdder for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
@@ -52,17 +39,21 @@ impl Accumulator for Ledger {
         self.0.lock().unwrap().extend(chunks.zip(firsts));
         Ok(())
     }
-    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, chunk: u32, _: u32) -> Result<Vec<u8>, String> {
         Ok(vec![chunk as u8])
     }
 }
 
-fn config(chunk_bytes: usize, target: u32, shards: Vec<Shard>) -> SumConfig {
+fn config(chunk_bytes: u32, target: u32, shards: Vec<Shard>) -> SumConfig {
     SumConfig {
         round: 4,
         contributors: CONTRIBUTORS,
         target,
-        layout: Box::new(Cut(chunk_bytes)),
+        layout: ChunkLayout {
+            chunk_bytes: NonZeroU32::new(chunk_bytes).unwrap(),
+            total_bytes: u64::from(CHUNKS) * u64::from(chunk_bytes) - u64::from(chunk_bytes / 2),
+            group_chunks: NonZeroU32::MIN,
+        },
         shards,
         whole: true,
     }
@@ -73,8 +64,8 @@ fn config(chunk_bytes: usize, target: u32, shards: Vec<Shard>) -> SumConfig {
 fn region(wait: Option<(Sender<()>, Receiver<()>)>) -> (SumRegion, Additions) {
     let (additions, mut wait) = (Additions::default(), wait);
     let shards = STARTS.windows(2).map(|ends| {
-        let accumulator = Box::new(Ledger(additions.clone(), wait.take()));
-        Shard { chunks: ends[0]..ends[1], accumulator }
+        let adder = Box::new(Ledger(additions.clone(), wait.take()));
+        Shard { chunks: ends[0]..ends[1], adder }
     });
     let region = SumRegion::new(config(4, CONTRIBUTORS.into(), shards.collect())).unwrap();
     (0..CONTRIBUTORS).for_each(|number| region.bind(number, peer(number)));
@@ -93,10 +84,10 @@ fn send(
     chunks: Range<u32>,
     byte: u8,
 ) -> (Result<u32, Refusal>, Vec<u32>) {
-    let layout = Cut(4);
-    let bytes = chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
+    let place = config(4, 1, vec![]).layout.bytes_of(&chunks);
+    let bytes = (place.end - place.start) as usize;
     let header = Header {
-        offset: layout.chunk_offset(chunks.start),
+        offset: place.start,
         message_bytes: bytes as u32,
         index: chunks.start,
         immediate: 4,
@@ -219,14 +210,14 @@ fn threads_that_add_and_one_that_closes_leave_the_same_contributors_everywhere()
 #[test]
 fn contributions_that_may_not_wait_together_make_no_region() {
     let shards = || {
-        let accumulator = Box::new(Ledger(Additions::default(), None));
-        vec![Shard { chunks: 0..CHUNKS, accumulator }]
+        let adder = Box::new(Ledger(Additions::default(), None));
+        vec![Shard { chunks: 0..CHUNKS, adder }]
     };
     // 149 chunks and half of one, of four contributors, come to 598 times the bytes of a chunk.
-    let most = (MAX_STAGED_BYTES / 598) as usize & !1;
+    let most = (MAX_STAGED_BYTES / 598) as u32 & !1;
     assert!(SumRegion::new(config(most, 4, shards())).is_ok());
     let refused = SumRegion::new(config(most + 2, 4, shards())).err();
-    let bytes = 598 * (most as u64 + 2);
+    let bytes = 598 * (u64::from(most) + 2);
     assert_eq!(refused, Some(NicError::Staged { bytes }));
     let words = refused.unwrap().to_string();
     assert!(words.contains(&bytes.to_string()) && words.contains("--by-chunk"), "{words}");

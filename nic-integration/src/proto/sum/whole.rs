@@ -3,21 +3,18 @@
 use std::collections::BTreeMap;
 
 use crate::NicError;
-use crate::proto::accumulator::ChunkLayout;
-
-use super::total_bytes;
 
 /// The most bytes that the contributions to a sum may take while they wait for the rest of their
 /// chunks.
 pub const MAX_STAGED_BYTES: u64 = 1 << 32;
 
-/// Checks that the contributions of `target` may wait together.
+/// Checks that `target` contributions of so many bytes may wait together.
 ///
 /// # Errors
 ///
 /// [`NicError::Staged`].
-pub(super) fn check_room(layout: &dyn ChunkLayout, target: u32) -> Result<(), NicError> {
-    let bytes = total_bytes(layout).saturating_mul(target.into());
+pub(super) fn check_room(each: u64, target: u32) -> Result<(), NicError> {
+    let bytes = each.saturating_mul(target.into());
     if bytes <= MAX_STAGED_BYTES { Ok(()) } else { Err(NicError::Staged { bytes }) }
 }
 

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 
 use crate::support::frames;
 use crate::support::sums::{
-    Key, ROUND, agreement, assert_exact, contribute, contribute_with, engine, extremes, generate,
-    ring_degree, scattered, sealer,
+    Key, ROUND, agreement, assert_exact, contribute, contribute_with, counts, engine, extremes,
+    generate, ring_degree, scattered, sealer,
 };
 
 /// A key of five clients.
@@ -200,7 +200,8 @@ fn a_sum_of_other_contributors_within_a_polynomial_is_refused() {
             }
             sets.push(set);
         }
-        key.sum(&contributions, sets, accumulator.into_stream().unwrap())
+        let stream = accumulator.into_stream(&counts(&sets)).unwrap();
+        key.sum(&contributions, sets, stream)
     };
     let open = |sum: &Sum| key.open(sum);
     // Whole polynomials may differ.

@@ -9,9 +9,9 @@ use zeroize::Zeroizing;
 use super::{Backend, Group, Items, Limbs, Product};
 
 /// Memory for sums of products modulo numbers of a number of limbs, or fewer.
-pub(super) struct Accumulator<B: Backend>(Group<B>);
+pub(super) struct ProductSum<B: Backend>(Group<B>);
 
-/// The words of an accumulator, and what they are to be reduced by.
+/// The words of a product sum, and what they are to be reduced by.
 struct Words<'a, B: Backend> {
     backend: B,
     m: &'a Limbs,
@@ -27,7 +27,7 @@ pub(super) struct Sum<'a, B: Backend>(Words<'a, B>);
 /// A Montgomery quotient, below R; what is above is stale.
 pub(super) struct Quotient<'a, B: Backend>(Words<'a, B>);
 
-impl<B: Backend> Accumulator<B> {
+impl<B: Backend> ProductSum<B> {
     pub(super) fn new(backend: B, limbs: usize) -> Self {
         Self(Zeroizing::new(vec![backend.zero(); 2 * limbs + 2]))
     }
