@@ -1,4 +1,7 @@
 //! A client's update with its share of the noise: clip, round, add.
+//!
+//! Norm and scale are in floating point, which moves rounding by less than 2^-28 of a step; ε rests on integers and
+//! draws. Nothing is rotated before rounding, as in the paper: there is no modulus for large values to pass.
 
 use std::mem;
 
