@@ -1,4 +1,21 @@
-// An array: multiplies numbers modulo others, as README.md says, as many at a time as its ring has room for.
+// An array: multiplies numbers modulo others, as many at a time as its ring has room for.
+//
+// A row has two multipliers and a digit b_i of 17 bits of the factor b. The factor a and the modulus pass it in words
+// of 26 bits. With M'' in the modulus' place and M' = 2^17·M'' − 1,
+//
+//     t_0 = c·2^17      q_i = t_i mod 2^17      t_(i+1) = ⌊t_i / 2^17⌋ + a·b_i + q_i·M''
+//
+// After n = rows·passes rows, with N = 17·(n−1), B = b·2^shift cut to n digits, T = t_n and Q = Σ q_i·2^(17·(i−1)) for i
+// from 1 to n−1 (q_0 is 0),
+//
+//     a · B + c  =  2^N · T − Q · M'
+//
+// With a modulus m, M'' = (k·m+1) / 2^17 for k = −m⁻¹ mod 2^17, so M' = k·m. Without, M'' = 0 and M' = −1: T and Q are
+// the high and low part of the plain product; if a is an inverse modulo a power of two, Q is an exact quotient.
+//
+// Bounds, for m of `bits` bits: t is below 2^17·(a+M'')·(1+2^-15); an array's numbers have 26·words+1 bits. In chains,
+// if a and b are below 2·M', shift is 0, words ≥ (bits+35)/26 and 17·(n−1) ≥ bits+20, T is below 2·M'. If a and b are
+// below m and 17·(n−1) − shift ≥ 64·words64, T is below M'+2·m. Both are below 2^18·m, which `reduce` accepts.
 //
 //     jobs ─► store (operands from memory, two numbers ahead) ─► ring of rows ─► result (beats to memory)
 //

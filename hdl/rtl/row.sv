@@ -11,7 +11,7 @@
 // Bounds. A word of t is below 2^27, so s_j ≤ (2^10 - 1) + (2^17 - 1) · 2^9 = 2^26 + 511: 27 bits. Then acc_j
 // ≤ 2 · (2^26 - 1) · (2^17 - 1) + 2^26 + 511 = 2^44 - 2^26 - 2^18 + 513: 44 bits, what it carries has 18. A
 // new word is below 2^26 + 2^18 < 2^27. The last one is below 2^27 because the whole number is below 2^(26 ·
-// words + 1), as README.md bounds it: all words but the last weigh nothing or more.
+// words + 1), as array.sv bounds it: all words but the last weigh nothing or more.
 //
 // Latency 5 cycles, a word a cycle. Each product is one DSP48E2: factors, product and sum have registers (M
 // of the second multiplier is a cycle later than of the first, whose sum it adds to by the cascade).

@@ -1,4 +1,4 @@
-"""The array with a memory beside it, judged by the formula of README.md: `a · B + c = 2^N · T − Q · M′`."""
+"""The array with a memory beside it, judged by the formula of `array.sv`: `a · B + c = 2^N · T − Q · M′`."""
 
 from __future__ import annotations
 
