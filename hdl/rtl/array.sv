@@ -5,8 +5,8 @@
 //
 //     t_0 = c·2^17      q_i = t_i mod 2^17      t_(i+1) = ⌊t_i / 2^17⌋ + a·b_i + q_i·M''
 //
-// After n = rows·passes rows, with N = 17·(n−1), B = b·2^shift cut to n digits, T = t_n and Q = Σ q_i·2^(17·(i−1)) for i
-// from 1 to n−1 (q_0 is 0),
+// After n = rows·passes rows, with N = 17·(n−1), B = b·2^shift cut to n digits, T = t_n and Q = Σ q_i·2^(17·(i−1))
+// for i from 1 to n−1 (q_0 is 0),
 //
 //     a · B + c  =  2^N · T − Q · M'
 //
