@@ -6,8 +6,12 @@
 //! Tags add up as the integers do, so a sum's tag is `Σ_j r_j · X_j + Σ_i pad_i`, and who opens a sum checks
 //! that over exactly the contributors listed. A tag leaves its client only encrypted.
 //!
-//! `he/docs/verifiable-sums.md` has the proof, and why tags modulo a prime or by powers of one number are
-//! wrong.
+//! `he/docs/verifiable-sums.md` has the proof, and why tags modulo a prime or by powers of one number are wrong.
+//!
+//! # Sources
+//! S. Agrawal, D. Boneh, "Homomorphic MACs: MAC-based integrity for network coding", 2009. D. Catalano, D. Fiore,
+//! "Practical homomorphic MACs for arithmetic circuits", 2013. X. Guo and others, "VeriFL: communication-efficient and
+//! fast verifiable aggregation for federated learning", 2021.
 
 #[cfg(test)]
 mod tests;
