@@ -55,13 +55,6 @@ impl<'o> Batch<'o> {
         Self { operands: vec![], count: 1, done: 0 }
     }
 
-    /// Returns one item of some operands that are updated.
-    #[cfg(all(test, feature = "gpu"))]
-    pub(crate) fn of(operands: Vec<&'o mut [u64]>) -> Self {
-        let operands = operands.into_iter().map(|words| (words.len(), Data::Write(words)));
-        Self { operands: operands.collect(), count: 1, done: 0 }
-    }
-
     /// Returns an operand that all items share, if it is of that kind.
     pub(crate) fn shared(&self, operand: usize) -> Option<&'o [u64]> {
         match self.operands[operand].1 {

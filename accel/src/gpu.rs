@@ -16,7 +16,6 @@
 mod constants;
 mod device;
 mod execute;
-mod executor;
 mod layout;
 mod limit;
 mod memory;
@@ -24,12 +23,9 @@ mod multiplies;
 mod polys;
 mod pool;
 mod record;
-mod resident;
 mod residues;
 mod run;
 mod shaders;
-#[cfg(test)]
-mod twins;
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,8 +38,8 @@ use crate::{
     ring::Ring,
 };
 use constants::{Constants, FixedTable};
+use device::Device;
 pub use device::GpuError;
-use executor::Executor;
 use polys::RingConstants;
 use record::Recorder;
 use run::Applied;
@@ -57,7 +53,7 @@ const FULL_BATCH: usize = 1 << 16;
 ///
 /// It keeps on the device what it derives from long-lived constants for as long as these live.
 pub struct GpuEngine {
-    executor: Executor,
+    device: Arc<Device>,
     moduli: Derived<Modulus, Constants>,
     /// Of pairs, by their square.
     squares: Derived<Modulus, Constants>,
@@ -86,12 +82,8 @@ impl GpuEngine {
     }
 
     fn open(split: bool) -> Result<Self, GpuError> {
-        Ok(Self::over(Executor::open(split)?))
-    }
-
-    fn over(executor: Executor) -> Self {
-        Self {
-            executor,
+        Ok(Self {
+            device: Arc::new(Device::open(split)?),
             moduli: Derived::default(),
             squares: Derived::default(),
             linears: Derived::default(),
@@ -99,7 +91,7 @@ impl GpuEngine {
             recombinations: Derived::default(),
             tables: Derived::default(),
             rings: Derived::default(),
-        }
+        })
     }
 
     /// Cuts batches such that the parts at once, with their staging buffers, take about half of
@@ -107,7 +99,7 @@ impl GpuEngine {
     /// three quarters.
     #[must_use]
     pub fn with_memory(self, bytes: u64) -> Self {
-        self.executor.set_memory_bytes(bytes);
+        self.device.set_memory_bytes(bytes);
         self
     }
 
@@ -115,54 +107,54 @@ impl GpuEngine {
     /// of five minutes. It goes on with the work that it has, and later runs wait for that.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
-        self.executor.set_patience(patience);
+        self.device.set_patience(patience);
         self
     }
 
     /// Returns the prelude of its kernels: how the adapter multiplies.
     #[must_use]
     pub fn prelude(&self) -> Prelude {
-        self.executor.prelude()
+        self.device.prelude
     }
 
     fn modulus(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
-        self.moduli.try_get(m, |m| Constants::of_modulus(&self.executor, m))
+        self.moduli.try_get(m, |m| Constants::of_modulus(&self.device, m))
     }
 
     /// Returns the constants of chains of products: modulo a square they are of pairs.
     fn chains(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
         match m.root() {
             None => self.modulus(m),
-            Some(root) => self.squares.try_get(m, |m| Constants::of_pairs(&self.executor, m, root)),
+            Some(root) => self.squares.try_get(m, |m| Constants::of_pairs(&self.device, m, root)),
         }
     }
 
     /// Returns the constants of `a · n + b` below n².
     fn linear(&self, n: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
-        self.linears.try_get(n, |n| Constants::of_linear(&self.executor, n, 2 * n.len_words()))
+        self.linears.try_get(n, |n| Constants::of_linear(&self.device, n, 2 * n.len_words()))
     }
 
     /// Returns the constants of inverses.
     fn inverses(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
-        self.inverses.try_get(m, |m| Constants::of_inverses(&self.executor, m))
+        self.inverses.try_get(m, |m| Constants::of_inverses(&self.device, m))
     }
 
     /// Returns the constants of the digit of q, and of putting the digits together.
     fn crt(&self, crt: &Arc<Crt>) -> Result<Arc<[Constants; 2]>, DeviceFault> {
         self.recombinations.try_get(crt, |crt| {
             let words = crt.p().len_words() + crt.q().len_words();
-            let digit = Constants::of_crt(&self.executor, crt)?;
-            Ok([digit, Constants::of_linear(&self.executor, crt.p(), words)?])
+            let digit = Constants::of_crt(&self.device, crt)?;
+            Ok([digit, Constants::of_linear(&self.device, crt.p(), words)?])
         })
     }
 
     fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<FixedTable>, DeviceFault> {
         let m = self.chains(base.modulus())?;
-        self.tables.try_get(base, |base| FixedTable::new(&self.executor, &m, base))
+        self.tables.try_get(base, |base| FixedTable::new(&self.device, &m, base))
     }
 
     fn ring(&self, ring: &Arc<Ring>) -> Result<Arc<RingConstants>, DeviceFault> {
-        self.rings.try_get(ring, |ring| RingConstants::new(&self.executor, ring))
+        self.rings.try_get(ring, |ring| RingConstants::new(&self.device, ring))
     }
 
     /// Lets go of what is kept for constants that are gone.
@@ -191,10 +183,10 @@ impl Engine for GpuEngine {
     }
 
     fn info(&self) -> Info {
-        let is_emulated = self.executor.is_software();
+        let is_emulated = self.device.is_software();
         Info {
-            description: self.executor.describe(),
-            details: self.executor.details(),
+            description: self.device.describe(),
+            details: self.device.details(),
             is_device: true,
             is_emulated,
             full_batch: if is_emulated { 1 } else { FULL_BATCH },
@@ -218,7 +210,7 @@ impl Engine for GpuEngine {
 
 impl Measure for GpuEngine {
     fn multiply_rate(&self) -> Option<f64> {
-        limit::multiply_rate(&self.executor).ok().flatten()
+        limit::multiply_rate(&self.device).ok().flatten()
     }
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {

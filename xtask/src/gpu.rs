@@ -29,8 +29,8 @@ fn drivers(long: bool) -> [Driver; 2] {
     let mesa = Driver {
         adapter: "llvmpipe",
         manifest: None,
-        // Twins on the host and the text of kernels need no adapter, and are among the usual tests.
-        tests: "--lib --test accel --test cli -- gpu:: --skip ::host:: --skip every_permutation",
+        // The text of kernels needs no adapter, and is among the usual tests.
+        tests: "--lib --test accel --test cli -- gpu:: --skip every_permutation",
         advice: "on Debian, as root: apt-get install --yes --no-install-recommends \
                  mesa-vulkan-drivers libvulkan1",
     };

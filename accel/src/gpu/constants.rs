@@ -6,9 +6,9 @@ use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero};
 use zeroize::Zeroizing;
 
 use super::{
-    executor::Executor,
+    device::Device,
+    memory::Resident,
     record::{Bindings, Buffer, Recorder, Words},
-    resident::Resident,
     shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
 };
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// `m`, then `numbers`, all below R'.
     fn new(
-        executor: &Executor,
+        device: &Arc<Device>,
         shape: Shape,
         m: &[u64],
         numbers: &[&[u64]],
@@ -44,17 +44,17 @@ impl Constants {
                 words[half / 2] |= u64::from(limb(number, j)) << (half % 2 * 32);
             }
         }
-        Ok(Self { shape, digits: 1, memory: filled(executor, &words)? })
+        Ok(Self { shape, digits: 1, memory: filled(device, &words)? })
     }
 
     /// Makes the constants of arithmetic modulo `modulus`: m, R' and R'².
-    pub(crate) fn of_modulus(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
-        Self::with_extras(executor, modulus, &[])
+    pub(crate) fn of_modulus(device: &Arc<Device>, modulus: &Modulus) -> Result<Self, DeviceFault> {
+        Self::with_extras(device, modulus, &[])
     }
 
     /// Makes the constants of pairs modulo the square of `root`: s, R'' and R''².
     pub(crate) fn of_pairs(
-        executor: &Executor,
+        device: &Arc<Device>,
         square: &Modulus,
         root: &Modulus,
     ) -> Result<Self, DeviceFault> {
@@ -65,28 +65,31 @@ impl Constants {
             digits_of(&power, &big(root.words()))
         });
         let numbers: Vec<&[u64]> = powers.iter().flatten().map(|digit| digit.as_slice()).collect();
-        Ok(Self { digits: 2, ..Self::new(executor, shape, root.words(), &numbers)? })
+        Ok(Self { digits: 2, ..Self::new(device, shape, root.words(), &numbers)? })
     }
 
     /// Makes the constants of inverses modulo `modulus`, with R' ≥ 2^32 · m: see `invert.wgsl`.
-    pub(crate) fn of_inverses(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
+    pub(crate) fn of_inverses(
+        device: &Arc<Device>,
+        modulus: &Modulus,
+    ) -> Result<Self, DeviceFault> {
         let shape = Shape::with_room(modulus.len_words(), 32);
-        Self::new(executor, shape, modulus.words(), &[])
+        Self::new(device, shape, modulus.words(), &[])
     }
 
     /// Makes the constants of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
-    pub(crate) fn of_crt(executor: &Executor, crt: &Crt) -> Result<Self, DeviceFault> {
+    pub(crate) fn of_crt(device: &Arc<Device>, crt: &Crt) -> Result<Self, DeviceFault> {
         let q = crt.q();
         let bits = Shape::of_words(q.len_words()).radix_bits();
         let radix = Zeroizing::new(power_of_two_mod(bits, q.words()));
         let plus = mul_mod(crt.p_inverse(), &radix, q);
         // −x as (q − 1) · x.
         let minus = mul_mod(&minus_one(q.words()), &plus, q);
-        Self::with_extras(executor, q, &[&minus, &plus])
+        Self::with_extras(device, q, &[&minus, &plus])
     }
 
     fn with_extras(
-        executor: &Executor,
+        device: &Arc<Device>,
         modulus: &Modulus,
         extras: &[&[u64]],
     ) -> Result<Self, DeviceFault> {
@@ -96,12 +99,12 @@ impl Constants {
         let one = Zeroizing::new(power_of_two_mod(bits, m));
         let square = Zeroizing::new(power_of_two_mod(2 * bits, m));
         let numbers: Vec<&[u64]> = [&one[..], &square].into_iter().chain(extras.to_vec()).collect();
-        Self::new(executor, shape, m, &numbers)
+        Self::new(device, shape, m, &numbers)
     }
 
     /// Makes the constants of `a · n + b` in plain numbers of `words` words: see `linear.wgsl`.
     pub(crate) fn of_linear(
-        executor: &Executor,
+        device: &Arc<Device>,
         n: &Modulus,
         words: usize,
     ) -> Result<Self, DeviceFault> {
@@ -112,7 +115,7 @@ impl Constants {
             all_ones[bits / 64] = (1 << (bits % 64)) - 1;
         }
         // What is at the places of R' and R'² is not read.
-        Self::new(executor, shape, &all_ones, &[&[], &[], n.words()])
+        Self::new(device, shape, &all_ones, &[&[], &[], n.words()])
     }
 
     /// Returns this memory in a recording.
@@ -152,12 +155,12 @@ fn limb(words: &[u64], index: u32) -> u32 {
 }
 
 /// Makes device memory with these words, of which no copy is left on the way.
-pub(crate) fn filled(executor: &Executor, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
-    let resident = executor.resident(2 * words.len())?;
+pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
+    let resident = device.resident(2 * words.len())?;
     let mut recorder = Recorder::default();
     let buffer = recorder.resident(&resident);
     recorder.fill(buffer, Words::Borrowed(words));
-    executor.once(&recorder.finish())?;
+    device.once(&recorder.finish())?;
     Ok(resident)
 }
 
@@ -212,13 +215,13 @@ const TABLE_BYTES: u64 = 64_000_000;
 impl FixedTable {
     /// Computes the first power of each window here, all entries on the device.
     pub(crate) fn new(
-        executor: &Executor,
+        device: &Arc<Device>,
         m: &Constants,
         fixed: &FixedBase,
     ) -> Result<Self, DeviceFault> {
         let (bits, each) = (fixed.exponent_bits(), m.words());
         let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * each) << (w + 2);
-        let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(executor.binding_bytes());
+        let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(device.binding_bytes());
         let cost = |w: &u32| digit_cost(bits, *w, m.product_cost());
         let width = (1..=MAX_WIDTH).filter(fits).min_by_key(cost).unwrap_or(1);
         let windows = bits.div_ceil(width);
@@ -227,7 +230,7 @@ impl FixedTable {
         let factor = in_digits(fixed.factor().unwrap_or(&[]), modulus);
         let words = 2 * modulus.root().unwrap_or(modulus).len_words() as u32;
 
-        let memory = executor.resident(((windows * each) << width) as usize)?;
+        let memory = device.resident(((windows * each) << width) as usize)?;
         let mut recorder = Recorder::default();
         let bases = recorder.constant(Words::Borrowed(&firsts));
         // The kernel may look at it where there is none.
@@ -245,7 +248,7 @@ impl FixedTable {
         };
         let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
         recorder.over_numbers(m.table_kernel(), m.shape, windows, &bindings, &params);
-        executor.once(&recorder.finish())?;
+        device.once(&recorder.finish())?;
         Ok(Self { width, windows, memory })
     }
 

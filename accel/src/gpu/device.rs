@@ -162,6 +162,12 @@ impl Device {
         place.get_or_init(|| self.make_pipeline(kernel, shape)).clone()
     }
 
+    /// Returns whether a kernel has run.
+    #[cfg(test)]
+    pub(super) fn has_run(&self, kernel: Kernel) -> bool {
+        self.pipelines().keys().any(|&(made, _)| made == kernel)
+    }
+
     fn pipelines(&self) -> MutexGuard<'_, Pipelines> {
         // Nothing that can panic happens under the lock.
         self.pipelines.lock().unwrap_or_else(PoisonError::into_inner)
@@ -236,6 +242,10 @@ impl Device {
             wgpu::DeviceType::IntegratedGpu => 1 << 15,
             wgpu::DeviceType::Cpu => 1 << 12,
         }
+    }
+
+    pub(super) fn is_software(&self) -> bool {
+        self.info.device_type == wgpu::DeviceType::Cpu
     }
 
     /// Waits for a submission and all before it, or for all that there are.

@@ -17,31 +17,37 @@ use crate::{
     engine::DeviceFault,
 };
 
-/// Runs all parts that are left of a job; `batch.done` is how far it came.
-///
-/// # Errors
-/// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
 /// Parts of a batch that are on their way at once: one goes up while the device computes another
 /// and a third comes down.
 pub(super) const PARTS_AT_ONCE: usize = 3;
 
-pub(super) fn run(
-    device: &Device,
-    job: &mut Job<'_, '_, Recording<'_>>,
-) -> Result<(), DeviceFault> {
-    let mut ring = Ring { device, slots: vec![] };
-    let outcome = ring.run(job);
-    let is_clean = device.guard(|| ring.close(job.secret)).is_ok();
-    if ring.slots.iter().any(|slot| slot.flight.is_some()) {
-        device.wait_unseen();
+impl Device {
+    /// Runs all parts that are left of a job; `batch.done` is how far it came.
+    ///
+    /// # Errors
+    /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
+    pub(super) fn run(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+        let mut ring = Ring { device: self, slots: vec![] };
+        let outcome = ring.run(job);
+        let is_clean = self.guard(|| ring.close(job.secret)).is_ok();
+        if ring.slots.iter().any(|slot| slot.flight.is_some()) {
+            self.wait_unseen();
+        }
+        ring.give_back(outcome.is_ok() && is_clean);
+        if outcome.is_err() {
+            self.clear_pool();
+            // They may have been made while something went wrong, and would fail for ever.
+            self.forget_pipelines();
+        }
+        outcome
     }
-    ring.give_back(outcome.is_ok() && is_clean);
-    if outcome.is_err() {
-        device.clear_pool();
-        // They may have been made while something went wrong, and would fail for ever.
-        device.forget_pipelines();
+
+    /// Does once what is recorded, which has no operands; whatever it holds may be secret.
+    pub(super) fn once(&self, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+        let mut batch = Batch::empty();
+        let recordings = [recording; 2];
+        self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
     }
-    outcome
 }
 
 struct Ring<'d> {
@@ -205,7 +211,7 @@ impl Slot {
     /// Returns the memory of a buffer of a recording.
     fn buffer<'s>(&'s self, recording: &'s Recording<'_>, buffer: Buffer) -> &'s wgpu::Buffer {
         match (&recording.memory[buffer.0], recording.layout.places[buffer.0]) {
-            (Memory::Resident(resident), _) => resident.buffer(),
+            (Memory::Resident(resident), _) => &resident.buffer,
             (Memory::Own { .. }, Some(place)) => &self.places[place],
             (Memory::Own { .. }, None) => unreachable!("what is used has a place"),
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    executor::Executor,
+    device::Device,
     record::{Bindings, Recorder},
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
@@ -29,20 +29,20 @@ const TRIES: usize = 3;
 ///
 /// # Errors
 /// The device's.
-pub(super) fn multiply_rate(executor: &Executor) -> Result<Option<f64>, DeviceFault> {
-    let threads = if executor.is_software() { THREADS_EMULATED } else { THREADS };
+pub(super) fn multiply_rate(device: &Device) -> Result<Option<f64>, DeviceFault> {
+    let threads = if device.is_software() { THREADS_EMULATED } else { THREADS };
     let seconds = |rounds: u32| {
         let mut best = Duration::MAX;
         for _ in 0..TRIES {
             let clock = Instant::now();
-            run(executor, threads, rounds)?;
+            run(device, threads, rounds)?;
             best = best.min(clock.elapsed());
         }
         Ok(best)
     };
     let mut rounds = FIRST_ROUNDS;
     // The first makes the pipeline.
-    run(executor, threads, 1)?;
+    run(device, threads, 1)?;
     while TIMES * TIMES * rounds <= MAX_ROUNDS && seconds(TIMES * rounds)? < ENOUGH {
         rounds *= TIMES;
     }
@@ -53,11 +53,11 @@ pub(super) fn multiply_rate(executor: &Executor) -> Result<Option<f64>, DeviceFa
 }
 
 /// Runs `rounds` rounds on each of `threads` threads.
-pub(super) fn run(executor: &Executor, threads: u32, rounds: u32) -> Result<(), DeviceFault> {
+pub(super) fn run(device: &Device, threads: u32, rounds: u32) -> Result<(), DeviceFault> {
     let mut recorder = Recorder::default();
     let (nothing, out) = (recorder.zeros(2), recorder.buffer(2 * threads as usize));
     let params = RingParams { count: threads, words: rounds, ..RingParams::default() };
     let bindings = Bindings { constants: nothing, a: nothing, b: nothing, out, state: None };
     recorder.over_words(Kernel::Limit, threads, &bindings, &params);
-    executor.once(&recorder.finish())
+    device.once(&recorder.finish())
 }

@@ -1,6 +1,6 @@
 //! The memory of a device: buffers from the pool, new ones where it has none, and back.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{
     device::{Device, Scopes},
@@ -77,5 +77,32 @@ impl Device {
     pub(super) fn clear_pool(&self) {
         let idle = std::mem::take(&mut self.pool().idle);
         drop(idle);
+    }
+
+    /// Makes memory for `words` words of 32 bits that stays, zero.
+    ///
+    /// # Errors
+    /// Out of memory, or more than kernels see.
+    pub(super) fn resident(self: &Arc<Self>, words: usize) -> Result<Arc<Resident>, DeviceFault> {
+        let bytes = 4 * words.max(1) as u64;
+        if bytes > self.binding_bytes() {
+            return Err(DeviceFault::OutOfMemory);
+        }
+        let buffer = self.make(Purpose::Values, bytes)?;
+        Ok(Arc::new(Resident { device: self.clone(), buffer }))
+    }
+}
+
+/// Memory that outlives a run. Overwritten before it goes: it may hold a secret.
+pub(crate) struct Resident {
+    device: Arc<Device>,
+    pub(super) buffer: wgpu::Buffer,
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let mut encoder = self.device.device.create_command_encoder(&Default::default());
+        encoder.clear_buffer(&self.buffer, 0, None);
+        self.device.queue.submit([encoder.finish()]);
     }
 }

@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 use super::{
     GpuEngine,
     constants::filled,
-    executor::Executor,
+    device::Device,
+    memory::Resident,
     record::{Bindings, Buffer, Recorder, Words},
-    resident::Resident,
     run::{Applied, View},
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
@@ -33,7 +33,7 @@ pub(crate) struct RingConstants {
 }
 
 impl RingConstants {
-    pub(crate) fn new(executor: &Executor, ring: &Ring) -> Result<Self, DeviceFault> {
+    pub(crate) fn new(device: &Arc<Device>, ring: &Ring) -> Result<Self, DeviceFault> {
         let (n, primes) = (ring.degree() as u64, ring.primes());
         let inverse = |x: u64, q: u64| pow_mod_vartime(x % q, q - 2, q);
         let mut words = Vec::with_capacity(8 * primes.len() + 4 * ring.len_words());
@@ -58,7 +58,7 @@ impl RingConstants {
                 |(i, &p): (usize, &u64)| if i == j { [0; 2] } else { factor(inverse(p, q), q) };
             words.extend(primes.iter().enumerate().flat_map(of));
         }
-        Ok(Self { memory: filled(executor, &words)? })
+        Ok(Self { memory: filled(device, &words)? })
     }
 }
 

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{
     layout::{Layout, Life},
-    resident::Resident,
+    memory::Resident,
     shaders::{AsWords, GROUP, Kernel, Shape},
 };
 
@@ -183,15 +183,9 @@ impl<'o> Recorder<'o> {
         let Bindings { constants, a, b, out, state } = *bindings;
         let state = state.unwrap_or_else(|| self.nothing());
         let buffers = [constants, a, b, out, state];
+        let (read, written) = buffers.split_at(3);
+        assert!(out != state && !written.iter().any(|b| read.contains(b)), "{}", kernel.name());
         let params = params.as_words();
-        self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
-    }
-
-    /// Records a dispatch of another recording over other buffers.
-    #[cfg(test)]
-    pub(super) fn again(&mut self, dispatch: &Dispatch, buffers: [Buffer; 5]) {
-        let Dispatch { kernel, shape, ref params, groups, .. } = *dispatch;
-        let params = params.clone();
         self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 

@@ -274,7 +274,7 @@ impl GpuEngine {
                 bases = pairs;
             }
             if let Step::Dot { .. } = step {
-                let most = self.executor.binding_bytes();
+                let most = self.device.binding_bytes();
                 dot(recorder, m, powers, (bases, rows), &args[1], count, most)?;
             } else {
                 pow(recorder, m, powers, (bases, number), &args[1], count);

@@ -70,7 +70,7 @@ pub(super) fn run(
         let recordings = [&full, rest.as_ref().unwrap_or(&full)];
         let secret = program.has_secrets();
         let job = &mut Job { batch: &mut batch, size, recordings, secret };
-        match engine.executor.run(job) {
+        match engine.device.run(job) {
             // The device has less than was thought. What is done stays done.
             Err(DeviceFault::OutOfMemory) if size > 1 => size = size.div_ceil(2),
             outcome => return outcome,
@@ -103,7 +103,7 @@ pub(super) fn multiplies(
 
 /// Returns whether a device may hold it: kernels see every buffer, and count its words in 32 bits.
 fn is_visible(engine: &GpuEngine, recording: &Recording<'_>) -> bool {
-    recording.largest() <= engine.executor.binding_bytes().min(u64::from(u32::MAX))
+    recording.largest() <= engine.device.binding_bytes().min(u64::from(u32::MAX))
 }
 
 /// Returns the items of a batch that go to the device at once: enough to fill it, and about as many
@@ -117,7 +117,7 @@ pub(super) fn part(
     batch: &Batch<'_>,
 ) -> Result<usize, DeviceFault> {
     let count = batch.count;
-    let memory = engine.executor.memory_bytes();
+    let memory = engine.device.memory_bytes();
     let fits = |recording: &Recording<'_>, items: usize| {
         let at_once = PARTS_AT_ONCE.min(count.div_ceil(items)) as u64;
         is_visible(engine, recording) && at_once * recording.all_bytes() <= memory / 2
@@ -130,7 +130,7 @@ pub(super) fn part(
         // How many times as many would be enough.
         let ratio = |want: u64, has: u64| want.div_ceil(has.max(1));
         let bytes = ratio(PART_BYTES, recording.item_bytes().iter().sum());
-        let times = bytes.max(ratio(engine.executor.part_threads(), recording.threads()));
+        let times = bytes.max(ratio(engine.device.part_threads(), recording.threads()));
         if times <= 1 {
             break;
         }
@@ -144,7 +144,7 @@ pub(super) fn part(
             continue;
         }
         // Between the two; what they take grows with them, but for what is the same for all.
-        let room = [memory / 2 / PARTS_AT_ONCE as u64, engine.executor.binding_bytes()];
+        let room = [memory / 2 / PARTS_AT_ONCE as u64, engine.device.binding_bytes()];
         let bytes = |r: &Recording<'_>| [r.all_bytes(), r.largest()];
         let limits = std::iter::zip(room, std::iter::zip(bytes(&recording), bytes(&larger)));
         let between = limits.map(|(room, (low, high))| {

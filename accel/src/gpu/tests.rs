@@ -4,21 +4,12 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::{device::Device, pool::Purpose, *};
-use crate::{Builder, CpuEngine, batch::Batch, ring::largest_primes};
+use super::{pool::Purpose, shaders::Kernel, *};
+use crate::{Builder, CpuEngine, batch::Batch, conformance, ring::largest_primes};
 
 /// Returns an engine, or prints why this test does nothing.
-fn present() -> Option<GpuEngine> {
+pub(super) fn present() -> Option<GpuEngine> {
     GpuEngine::new().map_err(|why| println!("SKIPPED, {why}")).ok()
-}
-
-impl GpuEngine {
-    fn device(&self) -> &Device {
-        match &self.executor {
-            Executor::Adapter(device) => device,
-            Executor::Twins(_) => unreachable!("it was opened"),
-        }
-    }
 }
 
 fn ring(degree: usize) -> Arc<Ring> {
@@ -114,31 +105,30 @@ fn run_mixed(engine: &dyn Engine, ring: &Arc<Ring>, count: usize) -> [Vec<u64>; 
 #[test]
 fn parts_of_any_size_give_the_same() {
     let ring = ring(16);
-    for engine in std::iter::once(twins::over_twins()).chain(present()) {
-        for count in [0, 1, 2, 3, 4, 7, 10] {
-            let expected = run_mixed(&CpuEngine::new(), &ring, count);
-            // One item in a part, some, all.
-            for bytes in [0, 30_000, 1 << 30] {
-                engine.executor.set_memory_bytes(bytes);
-                let found = run_mixed(&engine, &ring, count);
-                assert!(found == expected, "{count} items, {bytes} bytes");
-            }
+    let Some(engine) = present() else { return };
+    for count in [0, 1, 2, 3, 4, 7, 10] {
+        let expected = run_mixed(&CpuEngine::new(), &ring, count);
+        // One item in a part, some, all.
+        for bytes in [0, 30_000, 1 << 30] {
+            engine.device.set_memory_bytes(bytes);
+            let found = run_mixed(&engine, &ring, count);
+            assert!(found == expected, "{count} items, {bytes} bytes");
         }
-        let sizes = [0, 30_000, 1 << 30].map(|bytes| {
-            let (program, seed) = (mixed(&ring), [0; 4]);
-            let operands = &mut [
-                Operand::SecretIn(&[]),
-                Operand::InOut(&mut []),
-                Operand::SecretIn(&seed),
-                Operand::In(&[]),
-                Operand::Out(&mut []),
-                Operand::Out(&mut []),
-            ];
-            engine.executor.set_memory_bytes(bytes);
-            run::part(&engine, &program, &Batch::new(&program, operands, 10))
-        });
-        assert_eq!(sizes, [Ok(1), Ok(2), Ok(10)]);
     }
+    let sizes = [0, 30_000, 1 << 30].map(|bytes| {
+        let (program, seed) = (mixed(&ring), [0; 4]);
+        let operands = &mut [
+            Operand::SecretIn(&[]),
+            Operand::InOut(&mut []),
+            Operand::SecretIn(&seed),
+            Operand::In(&[]),
+            Operand::Out(&mut []),
+            Operand::Out(&mut []),
+        ];
+        engine.device.set_memory_bytes(bytes);
+        run::part(&engine, &program, &Batch::new(&program, operands, 10))
+    });
+    assert_eq!(sizes, [Ok(1), Ok(2), Ok(10)]);
 }
 
 #[test]
@@ -172,17 +162,17 @@ fn memory_is_kept_between_runs() {
     let Some(engine) = present() else { return };
     let ring = ring(1024);
     let engine = engine.with_memory(1 << 20);
-    let made = || engine.device().pool().made;
+    let made = || engine.device.pool().made;
     assert_eq!(double(&engine, &ring, 3, 100), Ok(()));
-    let (first, idle) = (made(), engine.device().pool().bytes());
+    let (first, idle) = (made(), engine.device.pool().bytes());
     assert!(idle > 0 && idle <= 3 << 18, "{idle} bytes");
     for count in [100, 99, 100] {
         assert_eq!(double(&engine, &ring, 3, count), Ok(()));
     }
-    assert_eq!((made(), engine.device().pool().bytes()), (first, idle));
-    engine.device().set_memory_bytes(idle);
+    assert_eq!((made(), engine.device.pool().bytes()), (first, idle));
+    engine.device.set_memory_bytes(idle);
     assert_eq!(double(&engine, &ring, 3, 1), Ok(()));
-    assert!(engine.device().pool().bytes() <= idle / 4 * 3);
+    assert!(engine.device.pool().bytes() <= idle / 4 * 3);
 }
 
 /// Returns whether all but parameters is zero in these buffers.
@@ -212,8 +202,8 @@ fn are_clean(device: &Device, buffers: &[wgpu::Buffer]) -> bool {
 
 /// Returns whether idle buffers are clean.
 fn is_clean(engine: &GpuEngine) -> bool {
-    let idle = engine.device().pool().idle.clone();
-    are_clean(engine.device(), &idle)
+    let idle = engine.device.pool().idle.clone();
+    are_clean(&engine.device, &idle)
 }
 
 #[test]
@@ -238,28 +228,28 @@ fn memory_of_secrets_is_overwritten() {
     run_mixed(&engine, &ring, 5);
     assert!(is_clean(&engine));
     // A run that ends in the midst.
-    engine.device().clear_pool();
+    engine.device.clear_pool();
     let engine = engine.with_memory(60_000);
-    engine.device().pool().refused = (7, usize::MAX);
+    engine.device.pool().refused = (7, usize::MAX);
     assert_eq!(double(&engine, &ring, 3, 31), failed(DeviceFault::OutOfMemory));
-    engine.device().pool().refused = (0, 0);
-    let failed = engine.device().pool().failed.clone();
-    assert!(failed.len() >= 7 && are_clean(engine.device(), &failed));
+    engine.device.pool().refused = (0, 0);
+    let failed = engine.device.pool().failed.clone();
+    assert!(failed.len() >= 7 && are_clean(&engine.device, &failed));
 }
 
 #[test]
 fn what_lies_idle_goes_before_memory_lacks() {
     let Some(engine) = present() else { return };
     let ring = ring(16);
-    let refuse = |buffers| engine.device().pool().refused = (0, buffers);
+    let refuse = |buffers| engine.device.pool().refused = (0, buffers);
     assert_eq!(double(&engine, &ring, 1, 10), Ok(()));
-    let idle = engine.device().pool().bytes();
+    let idle = engine.device.pool().bytes();
     // One buffer too many, until what was kept for the batch before is gone.
     refuse(1);
     assert_eq!(double(&engine, &ring, 1, 100), Ok(()));
-    let made = engine.device().pool().made;
+    let made = engine.device.pool().made;
     assert_eq!(double(&engine, &ring, 1, 10), Ok(()));
-    assert!(engine.device().pool().made > made && idle > 0);
+    assert!(engine.device.pool().made > made && idle > 0);
 }
 
 #[test]
@@ -270,21 +260,21 @@ fn parts_shrink_where_memory_lacks() {
     run_mixed(&engine, &ring, 1);
     // Each part that is too large takes two attempts; 9, 5, 3, 2 and 1 items.
     for refused in [2, 4, 7, 8] {
-        engine.device().clear_pool();
-        engine.device().pool().refused = (0, refused);
+        engine.device.clear_pool();
+        engine.device.pool().refused = (0, refused);
         assert!(run_mixed(&engine, &ring, 9) == expected, "{refused} buffers");
     }
     // In the midst of a batch: parts before are done, and an accumulator has taken them once.
     let engine = engine.with_memory(30_000);
     for later in 1..12 {
-        engine.device().clear_pool();
-        engine.device().pool().refused = (later, 2);
+        engine.device.clear_pool();
+        engine.device.pool().refused = (later, 2);
         assert!(run_mixed(&engine, &ring, 9) == expected, "after {later} buffers");
     }
-    engine.device().clear_pool();
-    engine.device().pool().refused = (0, usize::MAX);
+    engine.device.clear_pool();
+    engine.device.pool().refused = (0, usize::MAX);
     assert_eq!(double(&engine, &ring, 1, 9), failed(DeviceFault::OutOfMemory));
-    engine.device().pool().refused = (0, 0);
+    engine.device.pool().refused = (0, 0);
     assert_eq!(double(&engine, &ring, 1, 9), Ok(()));
 }
 
@@ -292,8 +282,7 @@ fn parts_shrink_where_memory_lacks() {
 #[test]
 fn an_item_too_large_is_out_of_memory() {
     let Some(mut engine) = present() else { return };
-    let Executor::Adapter(device) = &mut engine.executor else { unreachable!() };
-    let device = Arc::get_mut(device).unwrap();
+    let device = Arc::get_mut(&mut engine.device).unwrap();
     device.limits.max_storage_buffer_binding_size = 1 << 16;
     let (small, large) = (ring(16), ring(8192));
     assert_eq!(double(&engine, &large, 1, 1), failed(DeviceFault::OutOfMemory));
@@ -306,7 +295,7 @@ fn a_lost_device_is_an_error_of_its_own() {
     let Some(engine) = present() else { return };
     let ring = ring(16);
     assert_eq!(double(&engine, &ring, 1, 10), Ok(()));
-    engine.device().device.destroy();
+    engine.device.device.destroy();
     assert_eq!(double(&engine, &ring, 1, 10), failed(device::lost()));
 }
 
@@ -315,7 +304,7 @@ fn a_device_may_be_lost_in_the_midst() {
     let Some(engine) = present() else { return };
     let ring = ring(1024);
     let engine = engine.with_memory(1 << 20);
-    let device = engine.device().device.clone();
+    let device = engine.device.device.clone();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(50));
@@ -334,12 +323,46 @@ fn a_device_that_does_not_answer_is_given_up() {
     let engine = engine.with_memory(64 << 20).with_patience(Duration::from_micros(1));
     assert_eq!(double(&engine, &ring, 20, 200), failed(DeviceFault::Timeout));
     // What it was given it ends, and then does what it should.
-    let failed_run = std::mem::take(&mut engine.device().pool().failed);
+    let failed_run = std::mem::take(&mut engine.device.pool().failed);
     let engine = engine.with_patience(Duration::from_secs(300));
     assert_eq!(double(&engine, &ring, 2, 200), Ok(()));
     // What the host staged it overwrote when it got it.
-    assert!(failed_run.len() >= 4 && are_clean(engine.device(), &failed_run));
-    engine.device().set_patience(Duration::from_micros(1));
+    assert!(failed_run.len() >= 4 && are_clean(&engine.device, &failed_run));
+    engine.device.set_patience(Duration::from_micros(1));
     assert_eq!(double(&engine, &ring, 20, 200), failed(DeviceFault::Timeout));
     drop(engine);
+}
+
+/// An engine that counts the products of all that it runs.
+struct Counting(GpuEngine);
+
+impl Engine for Counting {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn info(&self) -> Info {
+        self.0.info()
+    }
+
+    fn supports(&self, step: &str) -> bool {
+        self.0.supports(step)
+    }
+
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        self.0.run(program, operands)?;
+        assert!(self.0.multiplies(program, operands).is_some(), "{}", program.name());
+        Ok(())
+    }
+}
+
+/// The suite has every kernel run, and whatever is recorded can be counted.
+#[test]
+fn the_suite_runs_every_kernel() {
+    let Some(engine) = present() else { return };
+    let engine = Counting(engine);
+    conformance::CASES.iter().for_each(|(_, case)| case(&engine));
+    limit::run(&engine.0.device, 100, 5).unwrap();
+    let unseen = |kernel: &&Kernel| !engine.0.device.has_run(**kernel);
+    assert_eq!(Kernel::ALL.iter().find(unseen), None);
 }
