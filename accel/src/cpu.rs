@@ -24,8 +24,8 @@ mod tally;
 use crate::{
     dot::Dot,
     engine::{Engine, Info, Measure, Operand, RunError},
-    interpret::{self, Arg, Blocks, Kernels, OfPrime},
-    program::{Kind, Program, Step, Work},
+    interpret::{self, Arg, Blocks, Kernels},
+    program::{Kind, LaneStep, LimbStep, Program, ResidueStep, RingStep, Work},
 };
 #[cfg(target_arch = "x86_64")]
 use avx2::Avx2;
@@ -57,67 +57,92 @@ const PRODUCTS: usize = BLOCK;
 ///
 /// It keeps what it derives from long-lived constants, the powers of a fixed base and the twiddle
 /// factors of a ring, for as long as the constant itself lives.
-pub struct CpuEngine {
-    path: Box<dyn Path>,
-}
+pub struct CpuEngine(Box<dyn Measure>);
 
-/// The kernels of one kind of processor, and their description and counts: see [`Engine`] and
-/// [`Measure`].
-trait Path: Send + Sync {
-    fn describe(&self) -> &'static str;
-    /// Returns the big residues that its registers hold side by side.
-    fn unit(&self) -> usize;
-    fn multiply_rate(&self) -> f64;
-    fn multiplies(&self, program: &Program, count: usize) -> u64;
-    fn prepare(&self, program: &Program);
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
-    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]);
-}
-
+/// The engine of one kind of processor.
 struct On<B: Backend, R> {
     name: &'static str,
     residues: Steps<B>,
     polynomials: RnsSteps<R>,
 }
 
-impl<B: Backend, R: Rns> On<B, R> {
-    fn new(name: &'static str, residues: B, polynomials: R) -> Self {
-        Self { name, residues: Steps::new(residues), polynomials: RnsSteps::new(polynomials) }
+impl<B: Backend + 'static, R: Rns> On<B, R> {
+    fn engine(name: &'static str, residues: B, polynomials: R) -> CpuEngine {
+        let (residues, polynomials) = (Steps::new(residues), RnsSteps::new(polynomials));
+        CpuEngine(Box::new(Self { name, residues, polynomials }))
     }
 }
 
-impl<B: Backend, R: Rns> Path for On<B, R> {
-    fn describe(&self) -> &'static str {
-        self.name
+impl<B: Backend, R: Rns> Engine for On<B, R> {
+    fn name(&self) -> &'static str {
+        "cpu"
     }
 
-    fn unit(&self) -> usize {
-        B::LANES
+    fn info(&self) -> Info {
+        Info::of_host(format!("{}, on {} threads", self.name, rayon::current_num_threads()))
     }
 
-    fn multiply_rate(&self) -> f64 {
-        self.residues.multiply_rate()
+    fn supports(&self, _step: &str) -> bool {
+        true
     }
 
-    fn multiplies(&self, program: &Program, count: usize) -> u64 {
-        Steps::<B>::multiplies(program, count, BLOCK)
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        interpret::run(self, program, operands, true)
+    }
+}
+
+impl<B: Backend, R: Rns> Measure for On<B, R> {
+    fn multiply_rate(&self) -> Option<f64> {
+        Some(self.residues.multiply_rate())
     }
 
-    fn prepare(&self, program: &Program) {
-        self.polynomials.sweep();
-        self.residues.prepare(program);
+    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
+        Some(Steps::<B>::multiplies(program, interpret::count(program, operands), BLOCK))
     }
+}
 
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        if step.is_of_residues() {
-            self.residues.run(step, out_kind, out, args);
-        } else {
-            self.polynomials.run(step, out_kind, out, args);
+impl<B: Backend, R: Rns> Kernels for On<B, R> {
+    fn blocks(&self, program: &Program) -> Blocks {
+        let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
+        match program.work() {
+            // One fills the cache.
+            Work::Polynomials => of_items(1, 1),
+            Work::Beats { of_item } if program.places().slots.is_empty() => {
+                of_items(UNCUT, UNCUT_BEATS.div_ceil(of_item))
+            }
+            // Some tens with their sums fill the first level of cache.
+            Work::Beats { .. } => of_items(BEATS, 16 * BEATS),
+            Work::Residues { powers, dot } => {
+                // A simultaneous power makes tables of its bases in every part.
+                let parts = if dot { 1 } else { 4 };
+                let least = if powers { B::LANES } else { PRODUCTS };
+                Blocks { unit: B::LANES, units: BLOCK / B::LANES, parts, least }
+            }
         }
     }
 
-    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]) {
-        self.polynomials.run_of_prime(step, of, out, args);
+    fn prepare(&self, program: &Program) {
+        // Beats need no constants, and their runs are short.
+        if !matches!(program.work(), Work::Beats { .. }) {
+            self.polynomials.sweep();
+            self.residues.prepare(program);
+        }
+    }
+
+    fn residues(&self, step: &ResidueStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        self.residues.run(step, kind, out, args);
+    }
+
+    fn polynomials(&self, step: &RingStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        self.polynomials.run(step, kind, out, args);
+    }
+
+    fn lanes(&self, step: &LaneStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        self.polynomials.run_lanes(step, kind, out, args);
+    }
+
+    fn limb(&self, step: &LimbStep, limb: usize, out: &mut [u64], args: &[&[u64]]) {
+        self.polynomials.run_of_prime(step, limb, out, args);
     }
 }
 
@@ -192,7 +217,7 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = Ifma::detect().filter(|_| !wants(AVX2)) {
             let name = "AVX-512 IFMA, eight numbers at a time";
-            return Self { path: Box::new(On::new(name, token, token)) };
+            return On::engine(name, token, token);
         }
         Self::avx2().unwrap_or_else(Self::portable)
     }
@@ -203,7 +228,7 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         return Avx2::detect().map(|token| {
             let name = "portable 64-bit arithmetic, polynomials by AVX2";
-            Self { path: Box::new(On::new(name, Portable, token)) }
+            On::engine(name, Portable, token)
         });
         #[cfg(not(target_arch = "x86_64"))]
         None
@@ -214,7 +239,7 @@ impl CpuEngine {
     pub fn paths() -> Vec<Self> {
         let fastest = Self::new();
         let others = [Self::avx2(), Some(Self::portable())].into_iter().flatten();
-        let is_other = |engine: &Self| engine.path.describe() != fastest.path.describe();
+        let is_other = |engine: &Self| engine.info() != fastest.info();
         let others: Vec<Self> = others.filter(is_other).collect();
         std::iter::once(fastest).chain(others).collect()
     }
@@ -222,72 +247,34 @@ impl CpuEngine {
     /// Makes an engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
-        Self { path: Box::new(On::new("portable 64-bit arithmetic", Portable, Portable)) }
+        On::engine("portable 64-bit arithmetic", Portable, Portable)
     }
 }
 
 impl Engine for CpuEngine {
     fn name(&self) -> &'static str {
-        "cpu"
+        self.0.name()
     }
 
     fn info(&self) -> Info {
-        let (path, threads) = (self.path.describe(), rayon::current_num_threads());
-        Info::of_host(format!("{path}, on {threads} threads"))
+        self.0.info()
     }
 
-    fn supports(&self, _step: &str) -> bool {
-        true
+    fn supports(&self, step: &str) -> bool {
+        self.0.supports(step)
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        interpret::run(self, program, operands, true)
+        self.0.run(program, operands)
     }
 }
 
 impl Measure for CpuEngine {
     fn multiply_rate(&self) -> Option<f64> {
-        Some(self.path.multiply_rate())
+        self.0.multiply_rate()
     }
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
-        Some(self.path.multiplies(program, interpret::count(program, operands)))
-    }
-}
-
-impl Kernels for CpuEngine {
-    fn blocks(&self, program: &Program) -> Blocks {
-        let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
-        match program.work() {
-            // One fills the cache.
-            Work::Polynomials => of_items(1, 1),
-            Work::Beats { of_item } if program.places().slots.is_empty() => {
-                of_items(UNCUT, UNCUT_BEATS.div_ceil(of_item))
-            }
-            // Some tens with their sums fill the first level of cache.
-            Work::Beats { .. } => of_items(BEATS, 16 * BEATS),
-            Work::Residues { powers, dot } => {
-                let unit = self.path.unit();
-                // A simultaneous power makes tables of its bases in every part.
-                let parts = if dot { 1 } else { 4 };
-                let least = if powers { unit } else { PRODUCTS };
-                Blocks { unit, units: BLOCK / unit, parts, least }
-            }
-        }
-    }
-
-    fn prepare(&self, program: &Program) {
-        // Beats need no constants, and their runs are short.
-        if !matches!(program.work(), Work::Beats { .. }) {
-            self.path.prepare(program);
-        }
-    }
-
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        self.path.step(step, out_kind, out, args);
-    }
-
-    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]) {
-        self.path.step_of_prime(step, of, out, args);
+        self.0.multiplies(program, operands)
     }
 }

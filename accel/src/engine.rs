@@ -229,6 +229,13 @@ pub enum DeviceFault {
     },
 }
 
+impl DeviceFault {
+    /// Makes the fault of an engine that takes on a step which it does not support.
+    pub(crate) fn no_kernel(step: &Step) -> Self {
+        Self::Failed { why: format!("there is no kernel for {}", step.name()) }
+    }
+}
+
 /// A fault of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -263,5 +270,5 @@ pub fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunEr
 /// Returns the steps that an engine supports, for `ciphergram show devices`.
 #[must_use]
 pub fn supported_steps(engine: &dyn Engine) -> Vec<&'static str> {
-    Step::NAMES.into_iter().filter(|step| engine.supports(step)).collect()
+    Step::names().into_iter().filter(|step| engine.supports(step)).collect()
 }

@@ -42,7 +42,7 @@ use crate::{
     engine::{Cycles, DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, Program, Step},
+    program::{Crt, FixedBase, LaneOp, Program, Step},
     ring::Ring,
 };
 use card::Device;
@@ -203,10 +203,18 @@ impl FpgaEngine {
         self.device.sweep()
     }
 
-    fn step(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
-        match applied.step {
-            Step::AddBeats => self.add_beats(recorder, applied),
-            _ => self.residue_step(recorder, applied),
+    fn step(
+        &self,
+        recorder: &mut Recorder<'_>,
+        step: &Step,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        match step {
+            Step::Residue(step) => self.residue_step(recorder, step, applied),
+            Step::Lane(lanes) if matches!(lanes.op, LaneOp::AddBeats) => {
+                self.add_beats(recorder, lanes, applied)
+            }
+            Step::Lane(_) | Step::Limb(_) | Step::Ring(_) => Err(DeviceFault::no_kernel(step)),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::{
     engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, Program},
+    program::{Crt, FixedBase, LaneOp, Program, Step},
     ring::Ring,
 };
 use constants::{Constants, FixedTable};
@@ -168,11 +168,22 @@ impl GpuEngine {
         self.rings.sweep();
     }
 
-    fn step(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
-        if applied.step.is_of_residues() {
-            self.residue_step(recorder, applied)
-        } else {
-            self.poly_step(recorder, applied)
+    fn step(
+        &self,
+        recorder: &mut Recorder<'_>,
+        step: &Step,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        match step {
+            Step::Residue(step) => self.residue_step(recorder, step, applied),
+            Step::Limb(step) => self.limb_step(recorder, step, applied),
+            Step::Ring(step) => self.ring_step(recorder, step, applied),
+            Step::Lane(lanes) => match lanes.op {
+                LaneOp::AddBeats => self.add_beats(recorder, lanes, applied),
+                LaneOp::FirstBadLane | LaneOp::AddLanes | LaneOp::ReduceLanes => {
+                    Err(DeviceFault::no_kernel(step))
+                }
+            },
         }
     }
 }

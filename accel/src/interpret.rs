@@ -1,14 +1,14 @@
 //! The parts that host engines share: binding operands, splitting batches, and walking a program
 //! block by block.
 
-use std::{cell::Cell, ops::Range, sync::Arc};
+use std::{cell::Cell, ops::Range};
 
 use crate::{
     engine::{Operand, OperandFault, RunError},
     program::{
-        Kind, MAX_TERMS, Part, Place, Places, PrimeStep, Program, Source, Spread, Step, Task, Value,
+        Kind, LaneStep, LimbStep, MAX_TERMS, Part, Place, Places, PrimeStep, Program, ResidueStep,
+        RingStep, Source, Spread, Step, Task, Value,
     },
-    ring::Ring,
     words::Words,
 };
 
@@ -102,21 +102,19 @@ pub(crate) trait Kernels: Sync {
     /// Prepares a run, once, before its parts start.
     fn prepare(&self, _program: &Program) {}
 
-    /// Runs a step that needs whole items. Where it [accumulates](Step::accumulates), `out` arrives with its first
-    /// operand, which is none of `args`.
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
+    /// Runs a step over big residues.
+    fn residues(&self, step: &ResidueStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 
-    /// Runs a step over residues of one prime of one item: all that there are, or some if it is pointwise.
-    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]);
-}
+    /// Runs a step over whole polynomials.
+    fn polynomials(&self, step: &RingStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 
-/// Residues of one prime, of a polynomial that a step makes.
-pub(crate) struct OfPrime<'a> {
-    pub(crate) ring: &'a Arc<Ring>,
-    /// The prime, as the ring numbers it.
-    pub(crate) limb: usize,
-    /// Whether in NTT form.
-    pub(crate) ntt: bool,
+    /// Runs a step over lanes. Where it [accumulates](Step::accumulates), `out` arrives with its first operand, which
+    /// is none of `args`.
+    fn lanes(&self, step: &LaneStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
+
+    /// Runs a step over the residues of prime number `limb` of one item: all that there are, or some if it is
+    /// pointwise.
+    fn limb(&self, step: &LimbStep, limb: usize, out: &mut [u64], args: &[&[u64]]);
 }
 
 /// The items of an operand that belong to a part of a batch.
@@ -296,32 +294,32 @@ impl<'p> Plan<'p> {
         for task in &self.places.tasks {
             match task {
                 Task::Whole(value) => {
-                    let Value { kind, .. } = &self.program.values()[*value];
+                    let Value { kind, source, .. } = &self.program.values()[*value];
+                    let Source::Step { step, operands } = source else {
+                        unreachable!("what is computed is a step")
+                    };
                     let range = 0..kind.words() * block.count;
-                    self.write(
-                        *value,
-                        (block, range),
-                        scratch,
-                        views,
-                        |(step, operands), out, scratch, views| {
-                            let arg = |value: usize| self.arg(value, scratch, views, block);
-                            let operands = if step.accumulates() {
-                                self.put_first(operands[0], *value, out, arg);
-                                &operands[1..]
-                            } else {
-                                operands
-                            };
-                            // Most steps have one operand or two; a short run would feel room for more.
-                            match operands {
-                                &[a] => k.step(step, kind, out, &[arg(a)]),
-                                &[a, b] => k.step(step, kind, out, &[arg(a), arg(b)]),
-                                all => {
-                                    let all: Vec<_> = all.iter().map(|&value| arg(value)).collect();
-                                    k.step(step, kind, out, &all);
-                                }
-                            }
-                        },
-                    );
+                    self.write(*value, (block, range), scratch, views, |out, scratch, views| {
+                        let arg = |value: usize| self.arg(value, scratch, views, block);
+                        let operands = if step.accumulates() {
+                            self.put_first(operands[0], *value, out, arg);
+                            &operands[1..]
+                        } else {
+                            operands
+                        };
+                        let mut run = |args: &[Arg<'_>]| match step {
+                            Step::Residue(step) => k.residues(step, kind, out, args),
+                            Step::Ring(step) => k.polynomials(step, kind, out, args),
+                            Step::Lane(step) => k.lanes(step, kind, out, args),
+                            Step::Limb(_) => unreachable!("it runs prime by prime"),
+                        };
+                        // Most steps have one operand or two; a short run would feel room for more.
+                        match operands {
+                            &[a] => run(&[arg(a)]),
+                            &[a, b] => run(&[arg(a), arg(b)]),
+                            all => run(&all.iter().map(|&value| arg(value)).collect::<Vec<_>>()),
+                        }
+                    });
                 }
                 Task::ByPrime(steps) => {
                     for item in 0..block.count {
@@ -335,9 +333,10 @@ impl<'p> Plan<'p> {
             let (operand, slot) =
                 match (self.places.of_values[target], self.places.of_values[value]) {
                     (Place::Operand(operand), Place::Scratch(slot)) => (operand, slot),
-                    // It was computed in place.
-                    (a, b) if a == b => continue,
-                    _ => unreachable!("an accumulator is an operand, what replaces it a result"),
+                    (a, b) => {
+                        assert!(a == b, "what replaces an accumulator is computed there, or apart");
+                        continue;
+                    }
                 };
             let source = &scratch[slot][..words * block.count];
             let target = &mut views[operand].words_mut()[block.first * words..];
@@ -372,10 +371,12 @@ impl<'p> Plan<'p> {
         scratch: &mut [Words],
         views: &mut [View<'_>],
     ) {
-        let go_together =
-            |a: &PrimeStep, b: &PrimeStep| a.is_pointwise && b.is_pointwise && a.degree == b.degree;
+        let degree = |step: &PrimeStep| step.step.ring.degree();
+        let go_together = |a: &PrimeStep, b: &PrimeStep| {
+            a.step.is_pointwise() && b.step.is_pointwise() && degree(a) == degree(b)
+        };
         for steps in steps.chunk_by(go_together) {
-            let n = steps[0].degree;
+            let n = degree(&steps[0]);
             let each = if steps.len() > 1 { TILE.min(n) } else { n };
             for first in (0..n).step_by(each) {
                 for step in steps {
@@ -389,22 +390,19 @@ impl<'p> Plan<'p> {
     fn run_of_prime(
         &self,
         k: &impl Kernels,
-        PrimeStep { value, limb, operands, .. }: &PrimeStep,
+        PrimeStep { value, limb, step, operands }: &PrimeStep,
         tile: Range<usize>,
         (block, item): (&Block, usize),
         scratch: &mut [Words],
         views: &mut [View<'_>],
     ) {
-        let Kind::Polys { ring, ntt } = &self.program.values()[*value].kind else {
-            unreachable!("residues of one prime are of a polynomial")
-        };
-        let (n, of) = (ring.degree(), OfPrime { ring, limb: *limb, ntt: *ntt });
+        let n = step.ring.degree();
         let first = match self.places.of_values[*value] {
             Place::OfPrime(_) => 0,
-            _ => item * ring.len_words() + limb * n,
+            _ => item * step.ring.len_words() + limb * n,
         };
         let range = first + tile.start..first + tile.end;
-        self.write(*value, (block, range), scratch, views, |(step, _), out, scratch, views| {
+        self.write(*value, (block, range), scratch, views, |out, scratch, views| {
             let part = |part: Part| match part {
                 Part::Whole(value) => self.arg(value, scratch, views, block).item(item),
                 Part::Limb { value, limb } => match self.places.of_values[value] {
@@ -417,7 +415,7 @@ impl<'p> Plan<'p> {
             let mut args = [&[][..]; MAX_OPERANDS];
             let args = &mut args[..operands.len()];
             args.iter_mut().zip(operands).for_each(|(slot, &operand)| *slot = part(operand));
-            k.step_of_prime(step, &of, out, args);
+            k.limb(step, *limb, out, args);
         });
     }
 
@@ -428,25 +426,20 @@ impl<'p> Plan<'p> {
         (block, range): (&Block, Range<usize>),
         scratch: &mut [Words],
         views: &mut [View<'_>],
-        run: impl FnOnce((&Step, &[usize]), &mut [u64], &[Words], &[View<'_>]),
+        run: impl FnOnce(&mut [u64], &[Words], &[View<'_>]),
     ) {
-        let Value { kind, source: Source::Step { step, operands }, .. } =
-            &self.program.values()[value]
-        else {
-            unreachable!("what is computed is a step")
-        };
         match self.places.of_values[value] {
             Place::Scratch(slot) | Place::OfPrime(slot) => {
                 // No operand of a step lies where its result goes.
                 let mut room = std::mem::take(&mut scratch[slot]);
-                run((step, operands), &mut room[range], scratch, views);
+                run(&mut room[range], scratch, views);
                 scratch[slot] = room;
             }
             Place::Operand(operand) => {
                 // An output is nobody's operand before it is computed.
                 let mut view = std::mem::replace(&mut views[operand], View::NONE);
-                let items = &mut view.words_mut()[block.first * kind.words()..];
-                run((step, operands), &mut items[range], scratch, views);
+                let items = &mut view.words_mut()[block.first * self.words(value)..];
+                run(&mut items[range], scratch, views);
                 views[operand] = view;
             }
             Place::Constant | Place::Within { .. } | Place::Apart => {
@@ -501,12 +494,12 @@ fn wipe(words: &mut [u64]) {
     zeroize::optimization_barrier(words);
 }
 
-/// Shows each step of `program` to `see`, over a block of `count` items that are all zero,
+/// Shows each step over residues of `program` to `see`, over a block of `count` items that are all zero,
 /// exponents that have all bits, and constants that are what they are.
 pub(crate) fn walk(
     program: &Program,
     count: usize,
-    mut see: impl FnMut(&Step, &Kind, &mut [u64], &[Arg<'_>]),
+    mut see: impl FnMut(&ResidueStep, &Kind, &mut [u64], &[Arg<'_>]),
 ) {
     let zeros = |kind: &Kind| vec![0; kind.words() * count.max(1)];
     // Exponents of all bits: public ones take time by their length.
@@ -516,7 +509,7 @@ pub(crate) fn walk(
     };
     let words: Vec<_> = program.values().iter().map(|value| filled(&value.kind)).collect();
     for value in program.values() {
-        let Source::Step { step, operands } = &value.source else { continue };
+        let Source::Step { step: Step::Residue(step), operands } = &value.source else { continue };
         let args: Vec<_> = operands
             .iter()
             .map(|&i| {

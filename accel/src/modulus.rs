@@ -3,7 +3,7 @@
 use std::{hint::black_box, sync::Arc};
 
 use crypto_bigint::{
-    BoxedUint, ConcatenatingSquare,
+    BoxedUint, ConcatenatingSquare, Odd,
     modular::{BoxedMontyForm, BoxedMontyParams},
 };
 use zeroize::{Zeroize, Zeroizing};
@@ -124,10 +124,7 @@ impl Modulus {
     /// `2^(bits · power) mod m`. Variable time in both.
     pub(crate) fn power_of_two(&self, bits: u32, power: u32) -> Vec<u64> {
         let radix = power_of_two_mod(bits, &self.words);
-        let odd = match BoxedUint::from_words(self.words.iter().copied()).to_odd().into_option() {
-            Some(odd) => odd,
-            None => unreachable!("a modulus is odd"),
-        };
+        let odd = odd(&BoxedUint::from_words(self.words.iter().copied())).clone();
         let form = BoxedMontyForm::new(BoxedUint::from_words(radix), &BoxedMontyParams::new(odd));
         form.pow(&BoxedUint::from(power)).retrieve().as_words().to_vec()
     }
@@ -142,6 +139,14 @@ impl Modulus {
 impl Drop for Modulus {
     fn drop(&mut self) {
         self.words.zeroize();
+    }
+}
+
+/// Returns a modulus as a divisor, with no copy of it.
+pub(crate) fn odd(m: &BoxedUint) -> &Odd<BoxedUint> {
+    match m.as_odd_vartime() {
+        Some(odd) => odd,
+        None => unreachable!("a modulus is odd, and so is a prime of a ring"),
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod builder;
 mod places;
+mod step;
 mod text;
 
 use std::{
@@ -24,6 +25,9 @@ pub use builder::{
     Beat, Builder, Coeff, Exponent, Integer, Lanes, MAX_TERMS, Ntt, Pair, Residue, Seed, Var,
 };
 pub(crate) use places::{Part, Place, Places, PrimeStep, Task};
+pub use step::{
+    LaneOp, LaneStep, LimbOp, LimbStep, PairOp, ResidueOp, ResidueStep, RingOp, RingStep, Step,
+};
 
 use crate::{
     beats,
@@ -51,6 +55,8 @@ pub enum Kind {
     Pairs {
         /// The square.
         modulus: Arc<Modulus>,
+        /// s.
+        root: Arc<Modulus>,
     },
     /// `count` exponents.
     Exponents {
@@ -95,7 +101,9 @@ impl Kind {
         self.words() == other.words()
             && match (self, other) {
                 (Self::Residues { modulus: a, .. }, Self::Residues { modulus: b, .. })
-                | (Self::Pairs { modulus: a }, Self::Pairs { modulus: b }) => Arc::ptr_eq(a, b),
+                | (Self::Pairs { modulus: a, .. }, Self::Pairs { modulus: b, .. }) => {
+                    Arc::ptr_eq(a, b)
+                }
                 (Self::Polys { ring: a, ntt: x }, Self::Polys { ring: b, ntt: y }) => {
                     Arc::ptr_eq(a, b) && x == y
                 }
@@ -111,7 +119,7 @@ impl Kind {
         match self {
             Self::Integers { words } => *words,
             Self::Residues { modulus, rows } => modulus.len_words() * rows,
-            Self::Pairs { modulus } => 2 * modulus.root().map_or(0, |root| root.len_words()),
+            Self::Pairs { root, .. } => 2 * root.len_words(),
             Self::Exponents { bits, count } => bits.div_ceil(64) as usize * count,
             Self::Polys { ring, .. } => ring.len_words(),
             Self::Beats { count, .. } => count * beats::WORDS,
@@ -132,191 +140,7 @@ pub enum Spread {
     Update,
 }
 
-/// One operation. Its operands are earlier values, by index; its kind is that of its [`Value`].
-#[derive(Clone)]
-pub enum Step {
-    /// `a · b mod m`.
-    Mul,
-    /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: one Montgomery product.
-    MontMul,
-    /// A residue below s² to its digits in base s. Constant time.
-    Split,
-    /// Digits in base s to the residue below s². Constant time.
-    Join,
-    /// `a · b · R⁻¹ mod s²` of pairs, with `R = 2^(64 · words of s)`. Constant time.
-    PairMul,
-    /// The product of all rows of an item, mod m.
-    Product,
-    /// The inverse mod m of a public residue; 0 where there is none.
-    Invert,
-    /// `a` where a secret bit is 1, else `b`. Constant time.
-    Choose,
-    /// `1 + x·n`, for `x < n` and a result below n².
-    OnePlusMn {
-        /// n.
-        n: Arc<Modulus>,
-    },
-    /// `base^e mod m`.
-    Pow {
-        /// Whether the exponent must take a constant-time path.
-        secret: bool,
-    },
-    /// The product over all rows i of `base_i^(e_i)`, mod m: simultaneous exponentiation.
-    Dot {
-        /// Whether the exponents must take a constant-time path.
-        secret: bool,
-    },
-    /// `factor · base^e mod m` for a base and a factor known beforehand and a secret exponent.
-    PowFixedBase {
-        /// The base and the bound on exponents.
-        base: Arc<FixedBase>,
-    },
-    /// `x mod m`, for a residue of any larger modulus. Constant time.
-    Reduce,
-    /// `(x − 1) / p` for `x ≡ 1 mod p`, `x < p²`: Paillier's function L. Constant time.
-    LQuotient,
-    /// The number below `p·q` with the given remainders. Constant time.
-    CrtJoin {
-        /// The constants of the recombination.
-        crt: Arc<Crt>,
-    },
-    /// To NTT form.
-    Ntt,
-    /// From NTT form.
-    Intt,
-    /// `a + b` in the ring, both in the same form.
-    PolyAdd,
-    /// `a − b` in the ring, both in the same form.
-    PolySub,
-    /// `a · b` in NTT form.
-    PolyMul,
-    /// `a(X^g)`, in the form that `a` has. Constant time.
-    Automorphism {
-        /// The Galois element g: odd, below 2N.
-        element: u32,
-    },
-    /// The sum over all seeds of the uniform polynomial that `(seed, index)` names.
-    Uniform,
-    /// The centred binomial polynomial that `(key, index)` names. Constant time.
-    Noise,
-    /// The ternary polynomial that `(key, index)` names. Constant time.
-    Ternary,
-    /// Integers of `words_each` words to RNS, one to a coefficient. Constant time.
-    Lift {
-        /// Words of one integer.
-        words_each: usize,
-        /// Whether they are of two's complement.
-        signed: bool,
-    },
-    /// RNS to the integer in `[0, Q)` of each coefficient, a word for each prime. Constant time.
-    Compose,
-    /// The centred integer of each coefficient, in (−Q/2, Q/2), to the primes of another ring.
-    /// Constant time.
-    BaseExtend {
-        /// The constants of the extension.
-        extension: Arc<BaseExtension>,
-    },
-    /// `round(x / q)` of the integer of each coefficient, q being the last prime, modulo the primes
-    /// before it. Constant time.
-    Rescale,
-    /// The residues of a run of primes.
-    Limbs {
-        /// The first of them.
-        first: usize,
-    },
-    /// The residues of two polynomials, each of other primes, as one polynomial.
-    JoinLimbs,
-    /// `a · f_j mod q_j`: a constant for each prime.
-    Scale {
-        /// The constants.
-        factors: Arc<ScaleFactors>,
-    },
-    /// `Σ a_i · b_i` in NTT form; the operands are all a, then all b.
-    MulSum,
-    /// The first coefficients of a polynomial to beats; lanes past its end are zero.
-    Pack,
-    /// Beats to a polynomial; coefficients that they do not hold are zero.
-    Unpack,
-    /// Lane by lane `a + b mod q`.
-    AddBeats,
-    /// Lane by lane `a + b`, not reduced, b in beats; see [`beats::add_lanes`].
-    AddLanes,
-    /// Lane by lane `a mod q`, in beats.
-    ReduceLanes,
-    /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`] numbers
-    /// them; their number where all are. Variable time.
-    FirstBadLane,
-}
-
-impl Step {
-    /// Returns whether it takes many products for each item.
-    pub(crate) fn is_of_powers(&self) -> bool {
-        matches!(
-            self,
-            Self::Product
-                | Self::Invert
-                | Self::Pow { .. }
-                | Self::Dot { .. }
-                | Self::PowFixedBase { .. }
-        )
-    }
-
-    /// Returns whether it computes with big residues, not with polynomials.
-    pub(crate) fn is_of_residues(&self) -> bool {
-        match self {
-            Self::Mul
-            | Self::MontMul
-            | Self::Split
-            | Self::Join
-            | Self::PairMul
-            | Self::Product
-            | Self::Invert
-            | Self::Choose
-            | Self::OnePlusMn { .. }
-            | Self::Pow { .. }
-            | Self::Dot { .. }
-            | Self::PowFixedBase { .. }
-            | Self::Reduce
-            | Self::LQuotient
-            | Self::CrtJoin { .. } => true,
-            Self::Ntt
-            | Self::Intt
-            | Self::PolyAdd
-            | Self::PolySub
-            | Self::PolyMul
-            | Self::Automorphism { .. }
-            | Self::Uniform
-            | Self::Noise
-            | Self::Ternary
-            | Self::Lift { .. }
-            | Self::Compose
-            | Self::BaseExtend { .. }
-            | Self::Rescale
-            | Self::Limbs { .. }
-            | Self::JoinLimbs
-            | Self::Scale { .. }
-            | Self::MulSum
-            | Self::Pack
-            | Self::Unpack
-            | Self::AddBeats
-            | Self::AddLanes
-            | Self::ReduceLanes
-            | Self::FirstBadLane => false,
-        }
-    }
-
-    /// Returns whether it reads and writes beats and their lanes alone, and so needs no constants but the primes.
-    pub(crate) fn is_of_beats(&self) -> bool {
-        matches!(self, Self::AddBeats | Self::AddLanes | Self::ReduceLanes | Self::FirstBadLane)
-    }
-
-    /// Returns whether it adds to its first operand, which hosts put where the result goes.
-    pub(crate) fn accumulates(&self) -> bool {
-        matches!(self, Self::AddLanes)
-    }
-}
-
-/// The base of [`Step::PowFixedBase`]: engines keep a table of its powers.
+/// The base of [`ResidueOp::PowFixedBase`]: engines keep a table of its powers.
 pub struct FixedBase {
     name: String,
     modulus: Arc<Modulus>,
@@ -371,7 +195,7 @@ impl FixedBase {
     }
 }
 
-/// The constants of [`Step::CrtJoin`].
+/// The constants of [`ResidueStep::CrtJoin`].
 pub struct Crt {
     p: Arc<Modulus>,
     q: Arc<Modulus>,
@@ -405,7 +229,7 @@ impl Crt {
     }
 }
 
-/// The constants of [`Step::BaseExtend`]. All public.
+/// The constants of [`RingOp::BaseExtend`]. All public.
 ///
 /// A number below Q has digits `v_j` in the mixed radix of its primes: it is the sum of `v_j · q_0
 /// … q_(j−1)`. The digits of `y = x + (Q − 1) / 2` give a centred x modulo any prime with nothing
@@ -449,7 +273,7 @@ impl BaseExtension {
     }
 }
 
-/// The constants of [`Step::Scale`], each below its prime. All public.
+/// The constants of [`LimbOp::Scale`], each below its prime. All public.
 pub struct ScaleFactors(Vec<u64>);
 
 impl ScaleFactors {
@@ -551,10 +375,13 @@ impl Work {
     fn new(program: &Program) -> Self {
         let any = |is: fn(&Step) -> bool| program.steps().any(is);
         if any(Step::is_of_residues) {
-            let dot = any(|step| matches!(step, Step::Dot { .. }));
+            let dot = any(|step| {
+                let Step::Residue(ResidueStep::Residue { op, .. }) = step else { return false };
+                matches!(op, ResidueOp::Dot { .. })
+            });
             return Self::Residues { powers: any(Step::is_of_powers), dot };
         }
-        if !program.steps().all(Step::is_of_beats) {
+        if !program.steps().all(|step| matches!(step, Step::Lane(_))) {
             return Self::Polynomials;
         }
         let beats = |value: &Value| match value.kind {
@@ -648,13 +475,13 @@ impl Program {
     /// over polynomials is counted.
     #[must_use]
     pub fn transforms(&self) -> usize {
-        let of = |value: &Value| match (&value.source, &value.kind) {
-            (Source::Step { step: Step::Ntt | Step::Intt, .. }, Kind::Polys { ring, .. }) => {
+        let of = |step: &Step| match step {
+            Step::Limb(LimbStep { op: LimbOp::Ntt | LimbOp::Intt, ring, .. }) => {
                 ring.primes().len()
             }
             _ => 0,
         };
-        self.values.iter().map(of).sum()
+        self.steps().map(of).sum()
     }
 
     /// Returns whether any input or constant is secret, so that memory where secrets come to lie must be wiped.

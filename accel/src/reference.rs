@@ -5,7 +5,7 @@
 //! about timing, so it has no place near real secrets.
 
 use crypto_bigint::{
-    BoxedUint, ConcatenatingMul, NonZero, Odd,
+    BoxedUint, ConcatenatingMul, NonZero,
     modular::{BoxedMontyForm, BoxedMontyParams},
 };
 use rand_chacha::ChaCha20Rng;
@@ -14,9 +14,12 @@ use rand_core::{Rng, SeedableRng};
 use crate::{
     beats,
     engine::{Engine, Info, Operand, RunError},
-    interpret::{self, Arg, Blocks, Kernels, OfPrime},
-    modulus::Modulus,
-    program::{Crt, Kind, Program, Step},
+    interpret::{self, Arg, Blocks, Kernels},
+    modulus::{Modulus, odd},
+    program::{
+        Crt, FixedBase, Kind, LaneOp, LaneStep, LimbOp, LimbStep, PairOp, Program, ResidueOp,
+        ResidueStep, RingOp, RingStep,
+    },
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
@@ -47,77 +50,118 @@ impl Kernels for ReferenceEngine {
         Blocks { unit: 1, units: 1, parts: 1, least: 1 }
     }
 
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(0))).collect();
-        match (step, out_kind) {
-            (Step::CrtJoin { crt }, _) => crt_join(crt, out, args[0].1, args[1].1),
-            (_, Kind::Pairs { modulus }) => pair_step(step, modulus, out, &args),
-            (Step::Join, Kind::Residues { modulus, .. }) => {
-                put(out, &joined(modulus, args[0].1));
+    fn residues(&self, step: &ResidueStep, _: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let args: Vec<_> = args.iter().map(|arg| arg.item(0)).collect();
+        match step {
+            ResidueStep::Residue { op, modulus } => put(out, &residue(op, modulus, &args)),
+            ResidueStep::Pair { op, square, root } => {
+                let (quotient, rest) = pair(op, square, root, &args).div_rem(&nonzero(root));
+                let (low, high) = out.split_at_mut(root.len_words());
+                put(low, &rest);
+                put(high, &quotient);
             }
-            (_, Kind::Residues { modulus, .. }) => residue_step(step, modulus, out, &args),
-            (Step::Compose, _) => compose(ring_of(args[0].0), out, args[0].1),
-            (Step::FirstBadLane, _) => {
-                let lanes = args[0].1.len() / beats::WORDS * beats::LANES;
-                let bad = beats::first_bad_lane(args[0].1, ring_of(args[0].0));
-                out[0] = bad.unwrap_or(lanes) as u64;
-            }
-            (Step::AddLanes, _) => beats::add_lanes(out, args[0].1, ring_of(args[0].0)),
-            (Step::ReduceLanes, _) => beats::reduce_lanes(out, args[0].1, ring_of(args[0].0)),
-            (Step::BaseExtend { .. }, Kind::Polys { ring, .. }) => {
-                base_extend(ring_of(args[0].0), ring, out, args[0].1);
-            }
-            (Step::Rescale, Kind::Polys { ring, .. }) => {
-                rescale(ring_of(args[0].0), ring, out, args[0].1);
-            }
-            (Step::Lift { .. }, Kind::Polys { ring, .. }) => {
-                for (limb, out) in out.chunks_exact_mut(ring.degree()).enumerate() {
-                    self.step_of_prime(
-                        step,
-                        &OfPrime { ring, limb, ntt: false },
-                        out,
-                        &[args[0].1],
-                    );
-                }
-            }
-            (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
-                poly_step(step, ring, out, &args);
-            }
-            _ => unreachable!("{} makes none of these", step.name()),
+            ResidueStep::CrtJoin { crt } => crt_join(crt, out, args[0], args[1]),
         }
     }
 
-    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]) {
-        let (n, q) = (of.ring.degree(), of.ring.primes()[of.limb]);
-        let root = of.ring.roots()[of.limb];
+    fn polynomials(&self, step: &RingStep, _: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let (ring, a) = (&*step.ring, args[0].item(0));
+        let (n, limbs) = (ring.degree(), ring.primes().len());
+        let mut small = |draw: fn(u64) -> i64| {
+            let mut rng = stream(a, args[1].item(0)[0]);
+            let drawn: Vec<_> = (0..n).map(|_| draw(rng.next_u64())).collect();
+            for (out, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
+                let residue = |&x: &i64| x.rem_euclid(q as i64) as u64;
+                out.iter_mut().zip(&drawn).for_each(|(out, x)| *out = residue(x));
+            }
+        };
+        match &step.op {
+            RingOp::Uniform => uniform(ring, out, a, args[1].item(0)[0]),
+            RingOp::Noise => small(centred_binomial),
+            RingOp::Ternary => small(ternary),
+            RingOp::Lift { signed, .. } => {
+                for (out, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
+                    lift(*signed, q, out, a);
+                }
+            }
+            RingOp::Compose => compose(ring, out, a),
+            RingOp::BaseExtend { to, .. } => base_extend(ring, to, out, a),
+            RingOp::Rescale { to } => rescale(ring, to, out, a),
+            RingOp::Pack => {
+                out.fill(0);
+                for k in 0..(out.len() / beats::WORDS * beats::LANES).min(n * limbs) {
+                    let value = a[k % limbs * n + k / limbs];
+                    let beat = &mut out[k / beats::LANES * beats::WORDS..][..beats::WORDS];
+                    beats::set_lane(beat, k % beats::LANES, value);
+                }
+            }
+            RingOp::Unpack => {
+                out.fill(0);
+                for k in 0..(a.len() / beats::WORDS * beats::LANES).min(n * limbs) {
+                    let beat = &a[k / beats::LANES * beats::WORDS..][..beats::WORDS];
+                    out[k % limbs * n + k / limbs] = beats::lane(beat, k % beats::LANES);
+                }
+            }
+        }
+    }
+
+    fn lanes(&self, step: &LaneStep, _: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let (ring, a) = (&*step.ring, args[0].item(0));
+        let lanes = step.count * beats::LANES;
+        match step.op {
+            LaneOp::AddBeats => {
+                out.fill(0);
+                let b = args[1].item(0);
+                for k in 0..lanes {
+                    let (at, lane) = (k / beats::LANES * beats::WORDS, k % beats::LANES);
+                    let of = |words: &[u64]| beats::lane(&words[at..][..beats::WORDS], lane);
+                    let sum = (of(a) + of(b)) % ring.primes()[k % ring.primes().len()];
+                    beats::set_lane(&mut out[at..][..beats::WORDS], lane, sum);
+                }
+            }
+            LaneOp::FirstBadLane => {
+                out[0] = beats::first_bad_lane(a, ring).unwrap_or(lanes) as u64;
+            }
+            LaneOp::AddLanes => beats::add_lanes(out, a, ring),
+            LaneOp::ReduceLanes => beats::reduce_lanes(out, a, ring),
+        }
+    }
+
+    fn limb(&self, step: &LimbStep, limb: usize, out: &mut [u64], args: &[&[u64]]) {
+        let (q, root) = (step.ring.primes()[limb], step.ring.roots()[limb]);
         let a = args[0];
         let mut each = |f: &dyn Fn(usize) -> u64| (0..out.len()).for_each(|i| out[i] = f(i));
-        match step {
-            Step::PolyAdd => each(&|i| (a[i] + args[1][i]) % q),
-            Step::PolySub => each(&|i| (a[i] + q - args[1][i]) % q),
-            Step::PolyMul => each(&|i| mul_mod_vartime(a[i], args[1][i], q)),
-            Step::Scale { factors } => {
-                each(&|i| mul_mod_vartime(a[i], factors.words()[of.limb], q))
-            }
-            Step::MulSum => {
+        match &step.op {
+            LimbOp::Add => each(&|i| (a[i] + args[1][i]) % q),
+            LimbOp::Sub => each(&|i| (a[i] + q - args[1][i]) % q),
+            LimbOp::Mul => each(&|i| mul_mod_vartime(a[i], args[1][i], q)),
+            LimbOp::Scale { factors } => each(&|i| mul_mod_vartime(a[i], factors.words()[limb], q)),
+            LimbOp::MulSum => {
                 let (a, b) = args.split_at(args.len() / 2);
                 each(&|i| {
                     let products = a.iter().zip(b).map(|(a, b)| mul_mod_vartime(a[i], b[i], q));
                     products.fold(0, |sum, product| (sum + product) % q)
                 });
             }
-            Step::Lift { words_each, signed } => each(&|i| {
-                let rest = remainder(a.iter().skip(i).step_by(n), q);
-                let is_negative = *signed && a[(words_each - 1) * n + i] >> 63 == 1;
-                let radix = pow_mod_vartime(2, 64 * *words_each as u64, q);
-                if is_negative { (rest + q - radix) % q } else { rest }
-            }),
-            Step::Ntt => transform((root, q), out, a),
-            Step::Intt => inverse_transform((root, q), out, a),
-            &Step::Automorphism { element } => automorphism((element as usize, of.ntt), q, out, a),
-            Step::Limbs { .. } | Step::JoinLimbs => out.copy_from_slice(a),
-            _ => unreachable!("{} does not treat each prime apart", step.name()),
+            LimbOp::Lift { signed } => lift(*signed, q, out, a),
+            LimbOp::Ntt => transform((root, q), out, a),
+            LimbOp::Intt => inverse_transform((root, q), out, a),
+            &LimbOp::Automorphism { element } => {
+                automorphism((element as usize, step.ntt), q, out, a)
+            }
+            LimbOp::Limbs { .. } | LimbOp::JoinLimbs => out.copy_from_slice(a),
         }
+    }
+}
+
+/// Integers modulo q, whose words lie as for `Builder::lift`.
+fn lift(signed: bool, q: u64, out: &mut [u64], a: &[u64]) {
+    let n = out.len();
+    let radix = pow_mod_vartime(2, 64 * (a.len() / n) as u64, q);
+    for (i, out) in out.iter_mut().enumerate() {
+        let rest = remainder(a.iter().skip(i).step_by(n), q);
+        let is_negative = signed && a[a.len() - n + i] >> 63 == 1;
+        *out = if is_negative { (rest + q - radix) % q } else { rest };
     }
 }
 
@@ -126,10 +170,7 @@ fn big(words: &[u64]) -> BoxedUint {
 }
 
 fn nonzero(m: &Modulus) -> NonZero<BoxedUint> {
-    match big(m.words()).to_nz().into_option() {
-        Some(m) => m,
-        None => unreachable!("a modulus is at least 3"),
-    }
+    odd(&big(m.words())).as_nz_ref().clone()
 }
 
 /// Writes `x`, which must fit, and fills up with zeros.
@@ -146,90 +187,82 @@ fn mul_mod(a: &BoxedUint, b: &BoxedUint, m: &Modulus) -> BoxedUint {
 }
 
 /// `x₀ + x₁·s`.
-fn joined(square: &Modulus, pair: &[u64]) -> BoxedUint {
+fn joined(root: &Modulus, pair: &[u64]) -> BoxedUint {
     let (low, high) = pair.split_at(pair.len() / 2);
-    let root = square.root().map_or(&[][..], |root| root.words());
-    big(high).concatenating_mul(big(root)).concatenating_add(big(low))
+    big(high).concatenating_mul(big(root.words())).concatenating_add(big(low))
 }
 
-/// Computes the digits of a residue that is given or computed, or of a product of two pairs.
-fn pair_step(step: &Step, square: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
-    let Some(root) = square.root() else { unreachable!("pairs are for squares") };
-    let x = match step {
-        Step::Split => big(args[0].1),
-        Step::PairMul => {
-            let product = mul_mod(&joined(square, args[0].1), &joined(square, args[1].1), square);
+/// Computes the residue whose digits a step makes.
+fn pair(op: &PairOp, square: &Modulus, root: &Modulus, args: &[&[u64]]) -> BoxedUint {
+    match op {
+        PairOp::Split => big(args[0]),
+        PairOp::Mul => {
+            let product = mul_mod(&joined(root, args[0]), &joined(root, args[1]), square);
             mul_mod(&product, &radix_inverse(root.len_words(), square), square)
         }
-        _ => {
-            let mut residue = vec![0; square.len_words()];
-            residue_step(step, square, &mut residue, args);
-            big(&residue)
-        }
-    };
-    let (quotient, rest) = x.div_rem(&nonzero(root));
-    let (low, high) = out.split_at_mut(root.len_words());
-    put(low, &rest);
-    put(high, &quotient);
+        PairOp::OnePlusMn => one_plus_mn(args[0], root, square),
+        PairOp::PowFixedBase { base } => fixed_power(base, args[0]),
+    }
+}
+
+/// `1 + x·n mod m`.
+fn one_plus_mn(x: &[u64], n: &Modulus, m: &Modulus) -> BoxedUint {
+    big(x).concatenating_mul(big(n.words())).concatenating_add(big(&[1])).rem(&nonzero(m))
+}
+
+fn fixed_power(base: &FixedBase, exponent: &[u64]) -> BoxedUint {
+    let m = base.modulus();
+    let power = pow_mod(base.base(), exponent, m);
+    base.factor().map_or(power.clone(), |factor| mul_mod(&power, &big(factor), m))
+}
+
+/// `a⁻¹ mod m`; 0 where there is none.
+fn inverse(a: &BoxedUint, m: &Modulus) -> BoxedUint {
+    a.invert_mod(&nonzero(m)).into_option().unwrap_or_else(|| big(&[0]))
 }
 
 /// `2^(−64 · words) mod m`.
 fn radix_inverse(words: usize, m: &Modulus) -> BoxedUint {
     let mut radix = vec![0; words + 1];
     radix[words] = 1;
-    match big(&radix).rem(&nonzero(m)).invert_mod(&nonzero(m)).into_option() {
-        Some(inverse) => inverse,
-        None => unreachable!("a power of two has an inverse modulo an odd number"),
-    }
+    inverse(&big(&radix).rem(&nonzero(m)), m)
 }
 
 fn pow_mod(base: &[u64], exponent: &[u64], m: &Modulus) -> BoxedUint {
-    let odd: Odd<BoxedUint> = match big(m.words()).to_odd().into_option() {
-        Some(m) => m,
-        None => unreachable!("a modulus is odd"),
-    };
-    BoxedMontyForm::new(big(base), &BoxedMontyParams::new(odd)).pow(&big(exponent)).retrieve()
+    let params = BoxedMontyParams::new(odd(&big(m.words())).clone());
+    BoxedMontyForm::new(big(base), &params).pow(&big(exponent)).retrieve()
 }
 
-fn residue_step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
-    let a = args[0].1;
-    let result = match step {
-        Step::Mul => mul_mod(&big(a), &big(args[1].1), m),
-        Step::MontMul => {
-            let product = mul_mod(&big(a), &big(args[1].1), m);
+fn residue(op: &ResidueOp, m: &Modulus, args: &[&[u64]]) -> BoxedUint {
+    let a = args[0];
+    match op {
+        ResidueOp::Mul => mul_mod(&big(a), &big(args[1]), m),
+        ResidueOp::MontMul => {
+            let product = mul_mod(&big(a), &big(args[1]), m);
             mul_mod(&product, &radix_inverse(m.len_words(), m), m)
         }
-        Step::Invert => match big(a).invert_mod(&nonzero(m)).into_option() {
-            Some(inverse) => inverse,
-            None => big(&[0]),
-        },
-        Step::Choose => big(if a[0] == 1 { args[1].1 } else { args[2].1 }),
-        Step::Dot { .. } => {
-            let each = args[1].1.len() / (a.len() / m.len_words());
-            let pairs = a.chunks(m.len_words()).zip(args[1].1.chunks(each));
+        ResidueOp::Invert => inverse(&big(a), m),
+        ResidueOp::Choose => big(if a[0] == 1 { args[1] } else { args[2] }),
+        ResidueOp::Dot { .. } => {
+            let each = args[1].len() / (a.len() / m.len_words());
+            let pairs = a.chunks(m.len_words()).zip(args[1].chunks(each));
             let one = big(&[1]).rem(&nonzero(m));
             pairs.fold(one, |acc, (base, e)| mul_mod(&acc, &pow_mod(base, e, m), m))
         }
-        Step::Product => {
+        ResidueOp::Product => {
             let one = big(&[1]).rem(&nonzero(m));
             a.chunks(m.len_words()).fold(one, |acc, row| mul_mod(&acc, &big(row), m))
         }
-        Step::OnePlusMn { n } => {
-            big(a).concatenating_mul(big(n.words())).concatenating_add(big(&[1])).rem(&nonzero(m))
-        }
-        Step::Pow { .. } => pow_mod(a, args[1].1, m),
-        Step::PowFixedBase { base } => {
-            let power = pow_mod(base.base(), a, m);
-            base.factor().map_or(power.clone(), |factor| mul_mod(&power, &big(factor), m))
-        }
-        Step::Reduce => big(a).rem(&nonzero(m)),
-        Step::LQuotient => {
+        ResidueOp::OnePlusMn { n } => one_plus_mn(a, n, m),
+        ResidueOp::Pow { .. } => pow_mod(a, args[1], m),
+        ResidueOp::PowFixedBase { base } => fixed_power(base, a),
+        ResidueOp::Join { root } => joined(root, a),
+        ResidueOp::Reduce => big(a).rem(&nonzero(m)),
+        ResidueOp::LQuotient => {
             let one = BoxedUint::one_with_precision(64 * a.len() as u32);
             big(a).wrapping_sub(&one).div_rem(&nonzero(m)).0
         }
-        _ => unreachable!("{} makes no residues", step.name()),
-    };
-    put(out, &result);
+    }
 }
 
 /// `x = a + p · ((b − a) · p⁻¹ mod q)`.
@@ -241,22 +274,13 @@ fn crt_join(crt: &Crt, out: &mut [u64], a: &[u64], b: &[u64]) {
     put(out, &big(crt.p().words()).concatenating_mul(&h).concatenating_add(&a));
 }
 
-fn ring_of(kind: &Kind) -> &Ring {
-    match kind {
-        Kind::Polys { ring, .. } | Kind::Beats { ring, .. } | Kind::Lanes { ring, .. } => ring,
-        _ => unreachable!("a polynomial is in a ring"),
-    }
-}
-
 /// `x = Σ_j (r_j · (Q/q_j)⁻¹ mod q_j) · Q/q_j mod Q` for each coefficient, and Q.
 fn integers(ring: &Ring, poly: &[u64]) -> (Vec<BoxedUint>, BoxedUint) {
     let (n, primes) = (ring.degree(), ring.primes());
     let product = |primes: &mut dyn Iterator<Item = u64>| {
         primes.fold(big(&[1]), |product, q| product.concatenating_mul(&big(&[q])))
     };
-    let Some(all) = product(&mut primes.iter().copied()).to_nz().into_option() else {
-        unreachable!("primes are no zeros")
-    };
+    let all = odd(&product(&mut primes.iter().copied())).as_nz_ref().clone();
     // Of each limb: Q/q_j, and its inverse modulo q_j.
     let parts: Vec<_> = primes
         .iter()
@@ -309,7 +333,7 @@ fn base_extend(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
 fn rescale(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
     let n = from.degree();
     let last = from.primes().last().map_or(0, |&q| q);
-    let Some(q) = big(&[last]).to_nz().into_option() else { unreachable!("a ring has primes") };
+    let q = odd(&big(&[last])).as_nz_ref().clone();
     for (i, x) in integers(from, poly).0.iter().enumerate() {
         let rounded = x.concatenating_add(big(&[last / 2])).div_rem(&q).0;
         for (limb, &p) in to.primes().iter().enumerate() {
@@ -332,56 +356,6 @@ fn automorphism((g, ntt): (usize, bool), q: u64, out: &mut [u64], a: &[u64]) {
             let power = turned(i);
             out[power % n] = if power < n { a[i] } else { (q - a[i]) % q };
         }
-    }
-}
-
-fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]) {
-    let a = args[0].1;
-    let n = ring.degree();
-    let each_limb = |out: &mut [u64], f: &dyn Fn(usize, usize, u64) -> u64| {
-        for (limb, &q) in ring.primes().iter().enumerate() {
-            (0..n).for_each(|i| out[limb * n + i] = f(limb * n + i, i, q));
-        }
-    };
-    match step {
-        Step::Uniform => uniform(ring, out, a, args[1].1[0]),
-        Step::Noise => {
-            let mut rng = stream(a, args[1].1[0]);
-            let noise: Vec<i64> = (0..n).map(|_| centred_binomial(rng.next_u64())).collect();
-            each_limb(out, &|_, i, q| noise[i].rem_euclid(q as i64) as u64);
-        }
-        Step::Ternary => {
-            let mut rng = stream(a, args[1].1[0]);
-            let draws: Vec<i64> = (0..n).map(|_| ternary(rng.next_u64())).collect();
-            each_limb(out, &|_, i, q| draws[i].rem_euclid(q as i64) as u64);
-        }
-        Step::Pack => {
-            out.fill(0);
-            let limbs = ring.primes().len();
-            for k in 0..(out.len() / beats::WORDS * beats::LANES).min(n * limbs) {
-                let value = a[k % limbs * n + k / limbs];
-                let beat = &mut out[k / beats::LANES * beats::WORDS..][..beats::WORDS];
-                beats::set_lane(beat, k % beats::LANES, value);
-            }
-        }
-        Step::Unpack => {
-            out.fill(0);
-            let limbs = ring.primes().len();
-            for k in 0..(a.len() / beats::WORDS * beats::LANES).min(n * limbs) {
-                let beat = &a[k / beats::LANES * beats::WORDS..][..beats::WORDS];
-                out[k % limbs * n + k / limbs] = beats::lane(beat, k % beats::LANES);
-            }
-        }
-        Step::AddBeats => {
-            out.fill(0);
-            for k in 0..a.len() / beats::WORDS * beats::LANES {
-                let (at, lane) = (k / beats::LANES * beats::WORDS, k % beats::LANES);
-                let of = |words: &[u64]| beats::lane(&words[at..][..beats::WORDS], lane);
-                let sum = (of(a) + of(args[1].1)) % ring.primes()[k % ring.primes().len()];
-                beats::set_lane(&mut out[at..][..beats::WORDS], lane, sum);
-            }
-        }
-        _ => unreachable!("{} makes no polynomials", step.name()),
     }
 }
 

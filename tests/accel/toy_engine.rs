@@ -4,7 +4,7 @@
 use ciphergram_accel::{
     Engine, Info, Operand, Program, RunError, beats, check_operands,
     engine::check_support,
-    program::{Kind, Source, Spread, Step},
+    program::{Kind, LaneOp, LaneStep, ResidueOp, ResidueStep, Source, Spread, Step},
 };
 use num_bigint::BigUint;
 
@@ -73,8 +73,8 @@ fn read<'a>(operand: &'a Operand<'_>) -> &'a [u64] {
 
 fn run_step(step: &Step, kind: &Kind, args: &[&[u64]]) -> Vec<u64> {
     let mut out = vec![0; kind.words()];
-    match (step, kind) {
-        (Step::AddBeats, Kind::Beats { ring, count }) => {
+    match step {
+        Step::Lane(LaneStep { op: LaneOp::AddBeats, ring, count }) => {
             let primes = ring.primes();
             for place in 0..count * beats::LANES {
                 let (beat, lane) = (place / beats::LANES * beats::WORDS, place % beats::LANES);
@@ -82,10 +82,10 @@ fn run_step(step: &Step, kind: &Kind, args: &[&[u64]]) -> Vec<u64> {
                 beats::set_lane(&mut out[beat..], lane, (a + b) % primes[place % primes.len()]);
             }
         }
-        (_, Kind::Residues { modulus, .. }) => {
+        Step::Residue(ResidueStep::Residue { op, modulus }) => {
             // The factors of a product are its two operands, or the rows of one; what is reduced is
             // one factor.
-            let each = if matches!(step, Step::Reduce) { args[0].len() } else { out.len() };
+            let each = if matches!(op, ResidueOp::Reduce) { args[0].len() } else { out.len() };
             let factors = args.iter().flat_map(|words| words.chunks(each)).map(big);
             let product = factors.fold(BigUint::from(1u32), |product, factor| product * factor);
             let digits = (product % big(modulus.words())).to_u64_digits();

@@ -51,10 +51,7 @@ impl Operands {
                 x
             }
             Kind::Residues { modulus, rows } => self.residues(modulus, *rows),
-            Kind::Pairs { modulus } => match modulus.root() {
-                Some(root) => self.residues(root, 2),
-                None => unreachable!("pairs are for squares"),
-            },
+            Kind::Pairs { root, .. } => self.residues(root, 2),
             Kind::Exponents { bits, count } => {
                 let mut e = self.words(count * bits_words(*bits));
                 clip(&mut e, *bits);
@@ -127,8 +124,7 @@ impl<T> Pool<T> {
 
 fn residues(random: &mut Operands) -> Program {
     let words = [2 + random.below(3), 1 + random.below(3)];
-    let m = random.square(words[0]);
-    let Some(n) = m.root().cloned() else { unreachable!("it is a square") };
+    let [m, n] = random.square(words[0]);
     let other = random.modulus(words[1]);
     let mut b = Builder::new("random residues");
     let mut all = Pool(vec![b.residues("x", &m), b.secret_residues("y", &m)]);

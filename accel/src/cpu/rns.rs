@@ -11,8 +11,10 @@ use std::sync::Arc;
 use crate::{
     beats,
     derived::Derived,
-    interpret::{Arg, OfPrime},
-    program::{BaseExtension, Kind, MAX_TERMS, Step},
+    interpret::Arg,
+    program::{
+        BaseExtension, Kind, LaneOp, LaneStep, LimbOp, LimbStep, MAX_TERMS, RingOp, RingStep,
+    },
     ring::{LanePrimes, MAX_PRIMES, Ring, subtract_once},
 };
 use tables::Primes;
@@ -230,115 +232,99 @@ impl<B: Rns> RnsSteps<B> {
         self.tables.get(ring, |ring| Tables::new(ring, &self.primes, B::QUOTIENT_BITS))
     }
 
-    /// Runs a step over a block: any that takes or makes polynomials or beats.
-    pub(super) fn run(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        if step.is_of_beats() {
-            return self.run_beats(step, out_kind, out, args);
-        }
-        for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-            // A step of one operand gets it twice.
-            let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
-            self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
-        }
-    }
-
     /// Runs a step over the residues of one prime.
     pub(super) fn run_of_prime(
         &self,
-        step: &Step,
-        of: &OfPrime<'_>,
+        step: &LimbStep,
+        limb: usize,
         out: &mut [u64],
         args: &[&[u64]],
     ) {
-        let (backend, tables, a) = (self.backend, self.tables(of.ring), args[0]);
-        let limb = &tables.limbs()[of.limb];
-        match step {
-            Step::PolyAdd => backend.add(out, a, args[1], limb.q()),
-            Step::PolySub => backend.sub(out, a, args[1], limb.q()),
-            Step::PolyMul => backend.mul(out, a, args[1], limb),
-            Step::MulSum => {
+        let (backend, tables, a) = (self.backend, self.tables(&step.ring), args[0]);
+        let of = &tables.limbs()[limb];
+        match &step.op {
+            LimbOp::Add => backend.add(out, a, args[1], of.q()),
+            LimbOp::Sub => backend.sub(out, a, args[1], of.q()),
+            LimbOp::Mul => backend.mul(out, a, args[1], of),
+            LimbOp::MulSum => {
                 let (a, b) = args.split_at(args.len() / 2);
                 let mut pairs = [[&[][..]; 2]; MAX_TERMS];
                 pairs.iter_mut().zip(a.iter().zip(b)).for_each(|(pair, (a, b))| *pair = [a, b]);
-                backend.mul_sum(out, &pairs[..a.len()], limb);
+                backend.mul_sum(out, &pairs[..a.len()], of);
             }
-            Step::Scale { factors } => {
-                let factor = limb.factor(factors.words()[of.limb], B::QUOTIENT_BITS);
-                backend.scale(out, a, limb.q(), factor);
+            LimbOp::Scale { factors } => {
+                let factor = of.factor(factors.words()[limb], B::QUOTIENT_BITS);
+                backend.scale(out, a, of.q(), factor);
             }
-            Step::Ntt => backend.forward(out, a, limb),
-            Step::Intt => backend.inverse(out, a, limb),
-            &Step::Automorphism { element } if of.ntt => {
+            LimbOp::Ntt => backend.forward(out, a, of),
+            LimbOp::Intt => backend.inverse(out, a, of),
+            &LimbOp::Automorphism { element } if step.ntt => {
                 backend.turn_values(out, a, &Turn { g: element as usize })
             }
-            &Step::Automorphism { element } => {
-                turn_coefficients(out, a, element as usize, limb.q())
+            &LimbOp::Automorphism { element } => {
+                turn_coefficients(out, a, element as usize, of.q())
             }
-            &Step::Lift { signed, .. } => backend.lift(out, a, limb, signed),
-            Step::Limbs { .. } | Step::JoinLimbs => out.copy_from_slice(a),
-            _ => unreachable!("{} does not treat each prime apart", step.name()),
+            &LimbOp::Lift { signed } => backend.lift(out, a, of, signed),
+            LimbOp::Limbs { .. } | LimbOp::JoinLimbs => out.copy_from_slice(a),
         }
     }
 
-    /// Items follow each other as if they were one, if each ends with a whole coefficient.
-    fn run_beats(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        let (Kind::Beats { ring, count } | Kind::Lanes { ring, count }) = args[0].kind else {
-            unreachable!("{} takes beats", step.name())
-        };
+    /// Runs a step over lanes. Items follow each other as if they were one, if each ends with a whole coefficient.
+    pub(super) fn run_lanes(
+        &self,
+        step: &LaneStep,
+        kind: &Kind,
+        out: &mut [u64],
+        args: &[Arg<'_>],
+    ) {
+        let LaneStep { op, ring, count } = step;
         let primes = ring.primes();
-        let run = |out: &mut [u64], a: &[u64], b: &[u64]| match step {
-            Step::FirstBadLane => self.backend.first_bad_lanes(out, a, primes),
-            Step::AddLanes => self.backend.add_lanes(out, a, ring.lane_primes()),
-            Step::ReduceLanes => beats::reduce_lanes(out, a, ring),
-            _ => self.backend.add_beats(out, a, b, primes),
+        let run = |out: &mut [u64], a: &[u64], b: &[u64]| match op {
+            LaneOp::AddBeats => self.backend.add_beats(out, a, b, primes),
+            LaneOp::FirstBadLane => self.backend.first_bad_lanes(out, a, primes),
+            LaneOp::AddLanes => self.backend.add_lanes(out, a, ring.lane_primes()),
+            LaneOp::ReduceLanes => beats::reduce_lanes(out, a, ring),
         };
         let second = args.get(1).unwrap_or(&args[0]);
         // Items of lanes end with a word that is none.
-        let is_of_lanes = matches!(step, Step::AddLanes | Step::ReduceLanes);
+        let is_of_lanes = matches!(op, LaneOp::AddLanes | LaneOp::ReduceLanes);
         let is_aligned = !is_of_lanes && (count * beats::LANES).is_multiple_of(primes.len());
         if is_aligned && args.iter().all(|arg| !arg.is_shared()) {
             return run(out, args[0].words(), second.words());
         }
-        for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
+        for (index, out) in out.chunks_mut(kind.words()).enumerate() {
             run(out, args[0].item(index), second.item(index));
         }
     }
 
-    fn run_item(
-        &self,
-        step: &Step,
-        out_kind: &Kind,
-        out: &mut [u64],
-        [a, b]: [&[u64]; 2],
-        kind: &Kind,
-    ) {
-        // Of two rings that of the operand.
-        let ring = match (kind, out_kind) {
-            (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
-            | (_, Kind::Polys { ring, .. }) => ring,
-            _ => unreachable!("{} has a polynomial on one side", step.name()),
-        };
+    /// Runs a step over whole polynomials.
+    pub(super) fn run(&self, step: &RingStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let RingStep { op, ring } = step;
         let (backend, n, tables) = (self.backend, ring.degree(), self.tables(ring));
-        match step {
-            Step::Uniform => sampling::uniform(backend, ring, out, a, b[0]),
-            Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
-            Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
-            Step::Compose => backend.compose(out, a, &tables),
-            &Step::Lift { signed, .. } => backend.lift_all(out, a, &tables, signed),
-            Step::BaseExtend { extension } => {
-                let rows = self.extensions.get(extension, |extension| {
-                    extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
-                });
-                backend.base_extend(out, a, &tables, &rows);
+        for (index, out) in out.chunks_mut(kind.words()).enumerate() {
+            let a = args[0].item(index);
+            // Which polynomial of a seed.
+            let number = || args[1].item(index)[0];
+            match op {
+                RingOp::Uniform => sampling::uniform(backend, ring, out, a, number()),
+                RingOp::Noise => sampling::small(backend, B::noise, ring, out, a, number()),
+                RingOp::Ternary => sampling::small(backend, B::ternary, ring, out, a, number()),
+                RingOp::Compose => backend.compose(out, a, &tables),
+                &RingOp::Lift { signed, .. } => backend.lift_all(out, a, &tables, signed),
+                RingOp::BaseExtend { extension, .. } => {
+                    let rows = self.extensions.get(extension, |extension| {
+                        extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
+                    });
+                    backend.base_extend(out, a, &tables, &rows);
+                }
+                RingOp::Rescale { .. } => {
+                    let (last, p) = (&a[out.len()..], tables.last_prime());
+                    let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
+                    parts.for_each(|((out, a), limb)| backend.rescale(out, a, last, limb, p));
+                }
+                RingOp::Pack => self.pack(ring, out, a),
+                RingOp::Unpack => self.unpack(ring, out, a),
             }
-            Step::Rescale => {
-                let (last, p) = (&a[out.len()..], tables.last_prime());
-                let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
-                parts.for_each(|((out, a), limb)| backend.rescale(out, a, last, limb, p));
-            }
-            Step::Pack => self.pack(ring, out, a),
-            Step::Unpack => self.unpack(ring, out, a),
-            _ => unreachable!("{} is no polynomial step", step.name()),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     derived::Derived,
     interpret::{self, Arg},
     modulus::Modulus,
-    program::{FixedBase, Kind, Program, Step},
+    program::{FixedBase, Kind, PairOp, Program, ResidueOp, ResidueStep},
 };
 
 /// The arithmetic of one kind of processor, and what it derives from long-lived constants.
@@ -53,7 +53,7 @@ impl<B: Backend> Steps<B> {
         self.moduli.sweep();
         self.tables.sweep();
         for step in program.steps() {
-            if let Step::PowFixedBase { base } = step {
+            if let Some(base) = step.fixed_base() {
                 self.table(base);
             }
         }
@@ -77,9 +77,7 @@ impl<B: Backend> Steps<B> {
         let of_block = |items: usize| {
             total.store(0, Relaxed);
             interpret::walk(program, items, |step, kind, out, args| {
-                if step.is_of_residues() {
-                    steps.run(step, kind, out, args);
-                }
+                steps.run(step, kind, out, args);
             });
             total.load(Relaxed)
         };
@@ -88,47 +86,57 @@ impl<B: Backend> Steps<B> {
         needed.map(|(times, items)| times as u64 * of_block(items)).sum()
     }
 
-    /// Runs any step over residues.
-    pub(super) fn run(&self, step: &Step, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        let a = items(&args[0]);
+    /// Runs any step.
+    pub(super) fn run(&self, step: &ResidueStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
         let mut out = Results::new(out, kind.words());
-        if let Step::CrtJoin { crt } = step {
-            let (p, q) = (&*self.modulus(crt.p()), &*self.modulus(crt.q()));
-            return digits::crt_join([p, q], crt, out, &a, &items(&args[1]));
-        }
-        let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = kind else {
-            unreachable!("{} makes residues", step.name())
-        };
-        out.pairs = matches!(kind, Kind::Pairs { .. });
-        let m = &*self.modulus(modulus);
         match step {
-            Step::Mul => products::mul(m, out, &a, &items(&args[1])),
-            Step::MontMul => products::mont_mul(m, out, &a, &items(&args[1])),
-            Step::PairMul => products::pair_mul(m, out, &a, &items(&args[1])),
-            Step::Product => products::product(m, out, &a),
-            Step::Split => digits::split(m, out, &a),
-            Step::Join => digits::join(m, out, &a),
-            Step::OnePlusMn { .. } if out.pairs => digits::one_plus_mn_pair(out, &a),
-            Step::OnePlusMn { n } => digits::one_plus_mn(&self.modulus(n), out, &a),
-            Step::Reduce => digits::reduce(m, out, &a),
-            Step::LQuotient => digits::l_quotient(m, out, &a),
-            Step::Invert => invert::invert(modulus, m, out, &a),
-            Step::Choose => choose(out, &a, &items(&args[1]), &items(&args[2])),
-            Step::Pow { secret } => power::pow(m, out, &a, &powers(&args[1], *secret)),
-            Step::Dot { secret } => {
-                let bases = Items::new(a.words, out.each);
-                power::dot(m, out, &bases, &powers(&args[1], *secret));
+            ResidueStep::Residue { op, modulus } => self.residue(op, modulus, out, args),
+            ResidueStep::Pair { op, square, .. } => {
+                out.pairs = true;
+                let a = items(&args[0]);
+                match op {
+                    PairOp::Split => digits::split(&self.modulus(square), out, &a),
+                    PairOp::Mul => {
+                        products::pair_mul(&self.modulus(square), out, &a, &items(&args[1]));
+                    }
+                    PairOp::OnePlusMn => digits::one_plus_mn_pair(out, &a),
+                    PairOp::PowFixedBase { base } => {
+                        self.table(base).pow(&self.modulus(square), out, &a);
+                    }
+                }
             }
-            Step::PowFixedBase { base } => self.table(base).pow(m, out, &a),
-            _ => unreachable!("{} makes no residues here", step.name()),
+            ResidueStep::CrtJoin { crt } => {
+                let (p, q) = (&*self.modulus(crt.p()), &*self.modulus(crt.q()));
+                digits::crt_join([p, q], crt, out, &items(&args[0]), &items(&args[1]));
+            }
         }
     }
-}
 
-/// Returns a batch of exponents.
-fn powers<'a>(arg: &Arg<'a>, secret: bool) -> Powers<'a> {
-    let Kind::Exponents { bits, .. } = arg.kind else { unreachable!("powers take exponents") };
-    Powers { items: items(arg), bits: *bits as usize, public: !secret }
+    fn residue(&self, op: &ResidueOp, modulus: &Arc<Modulus>, out: Results<'_>, args: &[Arg<'_>]) {
+        let (m, a) = (&*self.modulus(modulus), items(&args[0]));
+        let powers = |bits: u32, secret: bool| Powers {
+            items: items(&args[1]),
+            bits: bits as usize,
+            public: !secret,
+        };
+        match op {
+            ResidueOp::Mul => products::mul(m, out, &a, &items(&args[1])),
+            ResidueOp::MontMul => products::mont_mul(m, out, &a, &items(&args[1])),
+            ResidueOp::Product => products::product(m, out, &a),
+            ResidueOp::Join { .. } => digits::join(m, out, &a),
+            ResidueOp::OnePlusMn { n } => digits::one_plus_mn(&self.modulus(n), out, &a),
+            ResidueOp::Reduce => digits::reduce(m, out, &a),
+            ResidueOp::LQuotient => digits::l_quotient(m, out, &a),
+            ResidueOp::Invert => invert::invert(modulus, m, out, &a),
+            ResidueOp::Choose => choose(out, &a, &items(&args[1]), &items(&args[2])),
+            &ResidueOp::Pow { secret, bits } => power::pow(m, out, &a, &powers(bits, secret)),
+            &ResidueOp::Dot { secret, bits } => {
+                let bases = Items::new(a.words, out.each);
+                power::dot(m, out, &bases, &powers(bits, secret));
+            }
+            ResidueOp::PowFixedBase { base } => self.table(base).pow(m, out, &a),
+        }
+    }
 }
 
 /// `a` where the bit is 1, else `b`. Constant time.

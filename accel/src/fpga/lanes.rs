@@ -7,19 +7,16 @@ use super::{
     registers,
     run::{Applied, View},
 };
-use crate::{engine::DeviceFault, program::Kind};
+use crate::{engine::DeviceFault, program::LaneStep};
 
 impl FpgaEngine {
     /// Records sums of beats lane by lane, modulo the primes of the lanes.
     pub(super) fn add_beats(
         &self,
         recorder: &mut Recorder<'_>,
-        applied: Applied<'_>,
+        LaneStep { ring, count: beats, .. }: &LaneStep,
+        Applied { out, args, count }: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { out, args, count, .. } = applied;
-        let Kind::Beats { ring, count: beats } = out.kind else {
-            unreachable!("beats are added to beats")
-        };
         let kept = self.lanes(ring)?;
         let (primes, beats) = (kept.number(recorder, 0), *beats as u64);
         // Whole turns of the primes are an item of the card: as long as it may be.

@@ -9,12 +9,9 @@ use super::{
     descriptor::Operation,
     record::{Call, Numbers, Recorder, Words},
     residues::copy,
-    run::{Applied, View},
+    run::View,
 };
-use crate::{
-    engine::DeviceFault,
-    program::{FixedBase, Kind, Step},
-};
+use crate::{engine::DeviceFault, program::FixedBase};
 
 /// The bits that a digit can have.
 const WIDTHS: [u64; 3] = [1, 2, 4];
@@ -149,71 +146,80 @@ fn product_of_powers(
     product
 }
 
-impl FpgaEngine {
-    /// Records powers.
-    pub(super) fn powers(
-        &self,
-        recorder: &mut Recorder<'_>,
-        applied: Applied<'_>,
-    ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
-            unreachable!("powers are residues")
-        };
-        let m = &*self.modulus(modulus)?;
-        let mut last = m.unit(recorder);
-        let product = if let Step::PowFixedBase { base } = step {
-            let table = self.table(base, m)?;
-            if base.factor().is_some() {
-                last = table.factor(recorder, m);
-            }
-            let exponent = args[0].number(0);
-            let row = |window: u64, recorder: &mut Recorder<'_>| Row {
-                table: table.window(recorder, m, window),
-                exponent,
-                shift: window * table.width,
-            };
-            let rows: Vec<_> = (0..table.windows).map(|window| row(window, recorder)).collect();
-            product_of_powers(recorder, m, &rows, (1, table.width), count)
-        } else {
-            let bits = exponent_bits(&args[1]);
-            let width = own_width(bits);
-            let digits = (bits.div_ceil(width), width);
-            let bases = args[0].number(0);
-            let rows: Vec<_> = if let Step::Dot { .. } = step {
-                let number = args[0].kind.words() / modulus.len_words();
-                let bases = bases.every(bases.length);
-                let table = tables(recorder, m, bases, width, number as u64);
-                let row = |row: usize| Row {
-                    table: table.every(0).after(row as u64 * table.stride),
-                    exponent: args[1].number(row),
-                    shift: 0,
-                };
-                (0..number).map(row).collect()
-            } else {
-                let number = if args[0].shared { 1 } else { count };
-                let table = tables(recorder, m, bases, width, number);
-                let table = if args[0].shared { table.every(0) } else { table };
-                vec![Row { table, exponent: args[1].number(0), shift: 0 }]
-            };
-            product_of_powers(recorder, m, &rows, digits, count)
-        };
-        let power = m.loose(recorder, count);
-        m.times(recorder, [product, last, power], count);
-        let Kind::Pairs { .. } = out.kind else {
-            m.reduce(recorder, power, out.number(0), count);
-            return Ok(());
-        };
-        let residue = recorder.numbers(count, m.length());
-        m.reduce(recorder, power, residue, count);
-        let digits = [0, 1].map(|digit| out.number(digit));
-        let root = super::residues::root_of(modulus);
-        self.split(recorder, root, (residue, modulus.len_words()), digits, count)
-    }
+/// Takes products of powers out of chains.
+fn plain(recorder: &mut Recorder<'_>, m: &Modular, product: Numbers, count: u64) -> Numbers {
+    let (unit, power) = (m.unit(recorder), m.loose(recorder, count));
+    m.times(recorder, [product, unit, power], count);
+    power
 }
 
-/// Returns the bits of an exponent.
-fn exponent_bits(view: &View<'_>) -> u64 {
-    let Kind::Exponents { bits, .. } = view.kind else { unreachable!("powers take exponents") };
-    u64::from(*bits)
+/// Records powers of each item's own base, or of one base; returns them below 2M'.
+pub(super) fn pow(
+    recorder: &mut Recorder<'_>,
+    m: &Modular,
+    args: &[View<'_>],
+    bits: u32,
+    count: u64,
+) -> Numbers {
+    let width = own_width(bits.into());
+    let number = if args[0].shared { 1 } else { count };
+    let table = tables(recorder, m, args[0].number(0), width, number);
+    let table = if args[0].shared { table.every(0) } else { table };
+    let rows = [Row { table, exponent: args[1].number(0), shift: 0 }];
+    let digits = (u64::from(bits).div_ceil(width), width);
+    let product = product_of_powers(recorder, m, &rows, digits, count);
+    plain(recorder, m, product, count)
+}
+
+/// Records products of powers of `number` bases that all items share; returns them below 2M'.
+pub(super) fn dot(
+    recorder: &mut Recorder<'_>,
+    m: &Modular,
+    args: &[View<'_>],
+    (bits, number): (u32, usize),
+    count: u64,
+) -> Numbers {
+    let width = own_width(bits.into());
+    let bases = args[0].number(0);
+    let table = tables(recorder, m, bases.every(bases.length), width, number as u64);
+    let row = |row: usize| Row {
+        table: table.every(0).after(row as u64 * table.stride),
+        exponent: args[1].number(row),
+        shift: 0,
+    };
+    let rows: Vec<_> = (0..number).map(row).collect();
+    let digits = (u64::from(bits).div_ceil(width), width);
+    let product = product_of_powers(recorder, m, &rows, digits, count);
+    plain(recorder, m, product, count)
+}
+
+impl FpgaEngine {
+    /// Records the residues that powers of a base known beforehand are.
+    pub(super) fn fixed_power(
+        &self,
+        recorder: &mut Recorder<'_>,
+        base: &Arc<FixedBase>,
+        exponents: &View<'_>,
+        d: Numbers,
+        count: u64,
+    ) -> Result<(), DeviceFault> {
+        let m = &*self.modulus(base.modulus())?;
+        let table = self.table(base, m)?;
+        let last = match base.factor() {
+            Some(_) => table.factor(recorder, m),
+            None => m.unit(recorder),
+        };
+        let exponent = exponents.number(0);
+        let row = |window: u64, recorder: &mut Recorder<'_>| Row {
+            table: table.window(recorder, m, window),
+            exponent,
+            shift: window * table.width,
+        };
+        let rows: Vec<_> = (0..table.windows).map(|window| row(window, recorder)).collect();
+        let product = product_of_powers(recorder, m, &rows, (1, table.width), count);
+        let power = m.loose(recorder, count);
+        m.times(recorder, [product, last, power], count);
+        m.reduce(recorder, power, d, count);
+        Ok(())
+    }
 }

@@ -11,6 +11,7 @@ use super::{
     FpgaEngine,
     constants::{Modular, Quotient, power_of_two},
     descriptor::Operation,
+    powers,
     record::{Call, Numbers, Recorder},
     registers,
     run::Applied,
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     engine::DeviceFault,
     modulus::Modulus,
-    program::{Crt, Kind, Step},
+    program::{Crt, PairOp, ResidueOp, ResidueStep, Step},
 };
 
 /// Records copies of numbers.
@@ -74,33 +75,33 @@ pub(super) fn reduce_any(
 }
 
 impl FpgaEngine {
-    /// Records a step over residues.
+    /// Records a step over residues, one that the engine supports.
     pub(super) fn residue_step(
         &self,
         recorder: &mut Recorder<'_>,
+        step: &ResidueStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        match (step, out.kind) {
-            (Step::CrtJoin { crt }, _) => return self.crt_join(recorder, crt, applied),
-            (Step::Pow { .. } | Step::Dot { .. } | Step::PowFixedBase { .. }, _) => {
-                return self.powers(recorder, applied);
-            }
-            (_, Kind::Pairs { modulus }) => return self.pair_step(recorder, modulus, applied),
-            (Step::OnePlusMn { n }, _) => {
-                let one = recorder.number(Zeroizing::new(vec![1]), 1);
-                let (x, out) = (args[0].number(0), out.number(0));
-                self.scaled(recorder, n, [x, one, out], count)?;
-                return Ok(());
-            }
-            _ => {}
-        }
-        let Kind::Residues { modulus, .. } = out.kind else {
-            unreachable!("{} makes residues", step.name())
-        };
-        let (a, d) = (args[0].number(0), out.number(0));
         match step {
-            Step::Mul => {
+            ResidueStep::Residue { op, modulus } => self.residue(recorder, op, modulus, applied),
+            ResidueStep::Pair { op, square, root } => {
+                self.pair(recorder, op, [square, root], applied)
+            }
+            ResidueStep::CrtJoin { crt } => self.crt_join(recorder, crt, applied),
+        }
+    }
+
+    fn residue(
+        &self,
+        recorder: &mut Recorder<'_>,
+        op: &ResidueOp,
+        modulus: &Arc<Modulus>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { out, args, count } = applied;
+        let (a, d) = (args[0].number(0), out.number(0));
+        match op {
+            ResidueOp::Mul => {
                 let m = self.modulus(modulus)?;
                 let [product, whole] = [(); 2].map(|()| m.loose(recorder, count));
                 m.times(recorder, [a, args[1].number(0), product], count);
@@ -108,29 +109,33 @@ impl FpgaEngine {
                 m.times(recorder, [product, square, whole], count);
                 m.reduce(recorder, whole, d, count);
             }
-            Step::MontMul => {
+            ResidueOp::MontMul => {
                 let m = self.modulus(modulus)?;
                 let product = m.loose(recorder, count);
                 let call = m.product(recorder, [a, args[1].number(0), product], count);
                 recorder.call(Call { shift: m.montgomery_shift(), ..call });
                 m.reduce(recorder, product, d, count);
             }
-            Step::Product => self.product(recorder, modulus, applied)?,
-            Step::Join => {
+            ResidueOp::Product => self.product(recorder, modulus, applied)?,
+            ResidueOp::Join { root } => {
                 let [x0, x1] = [0, 1].map(|digit| args[0].number(digit));
-                self.scaled(recorder, root_of(modulus), [x1, x0, d], count)?;
+                self.scaled(recorder, root, [x1, x0, d], count)?;
             }
-            Step::Reduce => {
+            ResidueOp::OnePlusMn { n } => {
+                let one = recorder.number(Zeroizing::new(vec![1]), 1);
+                self.scaled(recorder, n, [a, one, d], count)?;
+            }
+            ResidueOp::Reduce => {
                 let m = &*self.modulus(modulus)?;
                 let x = (a, args[0].kind.words());
                 reduce_any(recorder, (m, modulus), self.device.sizes.rows, x, d, count);
             }
-            Step::LQuotient => {
+            ResidueOp::LQuotient => {
                 let quotient = self.quotient(modulus)?;
                 let (inverse, minus) = (quotient.inverse(recorder), quotient.minus(recorder));
                 plain(recorder, quotient.shape, [inverse, a, minus, d], 0, count);
             }
-            Step::Choose => {
+            ResidueOp::Choose => {
                 let [bit, x, y] = [0, 1, 2].map(|index| args[index].number(0));
                 let table = recorder.numbers(2 * count, x.length).every(2 * x.length);
                 copy(recorder, y, table, count);
@@ -138,35 +143,58 @@ impl FpgaEngine {
                 let call = Call::new(Operation::Select, d, count);
                 recorder.call(Call { a: Some(table), b: Some(bit), width: 1, ..call });
             }
-            _ => unreachable!("{} makes no residues here", step.name()),
+            &ResidueOp::Pow { bits, .. } => {
+                let m = &*self.modulus(modulus)?;
+                let power = powers::pow(recorder, m, args, bits, count);
+                m.reduce(recorder, power, d, count);
+            }
+            &ResidueOp::Dot { bits, .. } => {
+                let m = &*self.modulus(modulus)?;
+                let rows = args[0].kind.words() / modulus.len_words();
+                let power = powers::dot(recorder, m, args, (bits, rows), count);
+                m.reduce(recorder, power, d, count);
+            }
+            ResidueOp::PowFixedBase { base } => {
+                self.fixed_power(recorder, base, &args[0], d, count)?;
+            }
+            ResidueOp::Invert => {
+                let (op, modulus) = (op.clone(), modulus.clone());
+                let step = Step::Residue(ResidueStep::Residue { op, modulus });
+                return Err(DeviceFault::no_kernel(&step));
+            }
         }
         Ok(())
     }
 
-    fn pair_step(
+    fn pair(
         &self,
         recorder: &mut Recorder<'_>,
-        square: &Arc<Modulus>,
+        op: &PairOp,
+        [square, root]: [&Arc<Modulus>; 2],
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
+        let Applied { out, args, count } = applied;
         let [low, high] = [0, 1].map(|digit| out.number(digit));
-        match step {
-            Step::OnePlusMn { .. } => {
+        match op {
+            PairOp::OnePlusMn => {
                 let one = recorder.number(Zeroizing::new(vec![1]), low.length);
                 copy(recorder, one, low, count);
                 copy(recorder, args[0].number(0), high, count);
                 Ok(())
             }
-            Step::Split => {
+            PairOp::Split => {
                 let x = (args[0].number(0), args[0].kind.words());
-                self.split(recorder, root_of(square), x, [low, high], count)
+                self.split(recorder, root, x, [low, high], count)
             }
-            Step::PairMul => {
+            PairOp::Mul => {
                 let of = |index: usize| [0, 1].map(|digit| args[index].number(digit));
-                self.pair_mul(recorder, root_of(square), [of(0), of(1)], [low, high], count)
+                self.pair_mul(recorder, root, [of(0), of(1)], [low, high], count)
             }
-            _ => unreachable!("{} makes no pairs", step.name()),
+            PairOp::PowFixedBase { base } => {
+                let residue = recorder.numbers(count, self.modulus(square)?.length());
+                self.fixed_power(recorder, base, &args[0], residue, count)?;
+                self.split(recorder, root, (residue, square.len_words()), [low, high], count)
+            }
         }
     }
 
@@ -186,7 +214,7 @@ impl FpgaEngine {
     }
 
     /// Records the remainder of x modulo s and the quotient, which is below s.
-    pub(super) fn split(
+    fn split(
         &self,
         recorder: &mut Recorder<'_>,
         root: &Arc<Modulus>,
@@ -301,12 +329,5 @@ impl FpgaEngine {
         let shape = Shape::plain(self.device.sizes.rows, m.bits, 64 * crt.q().len_words() as u64);
         plain(recorder, shape, [factor, digit, a, out.number(0)], registers::FLAG_HIGH, count);
         Ok(())
-    }
-}
-
-pub(super) fn root_of(square: &Modulus) -> &Arc<Modulus> {
-    match square.root() {
-        Some(root) => root,
-        None => unreachable!("pairs are for squares"),
     }
 }

@@ -42,10 +42,9 @@ impl View<'_> {
     }
 }
 
-/// A step over `count` items: its result and its arguments.
+/// A step's result and its arguments, over `count` items.
 #[derive(Clone, Copy)]
 pub(super) struct Applied<'s> {
-    pub(super) step: &'s Step,
     pub(super) out: &'s View<'s>,
     pub(super) args: &'s [View<'s>],
     pub(super) count: u64,
@@ -185,7 +184,7 @@ fn record<'o>(
             let view = |value: usize| View { first: items.start, ..views[value] };
             let args: Vec<_> = operands.iter().map(|&operand| view(operand)).collect();
             let (out, count) = (&view(index), items.end - items.start);
-            engine.step(&mut recorder, Applied { step, out, args: &args, count })?;
+            engine.step(&mut recorder, step, Applied { out, args: &args, count })?;
         }
     }
     for &(target, after) in program.updates() {

@@ -17,7 +17,7 @@ use crate::{
     beats,
     engine::DeviceFault,
     modulus::inverse_mod_word,
-    program::{BaseExtension, ExtensionRow, Kind, Step},
+    program::{BaseExtension, ExtensionRow, Kind, LaneStep, LimbOp, LimbStep, RingOp, RingStep},
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
@@ -117,61 +117,56 @@ impl Over {
 }
 
 impl GpuEngine {
-    /// Records a step over polynomials or beats.
-    pub(super) fn poly_step(
+    /// Returns what dispatches over the polynomials of a ring have in common.
+    fn over(
         &self,
         recorder: &mut Recorder<'_>,
-        applied: Applied<'_>,
-    ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        // Of two rings that of the operand.
-        let ((Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
-        | (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. })) = (args[0].kind, out.kind)
-        else {
-            unreachable!("{} has a polynomial on one side", step.name())
-        };
+        ring: &Arc<Ring>,
+        args: &[View<'_>],
+    ) -> Result<Over, DeviceFault> {
         let constants = self.ring(ring)?;
         let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
-        let beats = match (a.kind, out.kind) {
-            (_, Kind::Beats { count, .. }) | (Kind::Beats { count, .. }, _) => *count as u32,
-            _ => 0,
-        };
         let params = RingParams {
             log_degree: ring.degree().trailing_zeros(),
             limbs: ring.primes().len() as u32,
             a_stride: a.stride() / 2,
             b_stride: b.stride() / 2,
-            beats,
-            words: match (step, a.kind) {
-                (Step::Lift { words_each, .. }, _) => *words_each as u32,
-                (Step::BaseExtend { extension }, _) => extension.rows().len() as u32,
-                (_, Kind::Seeds { count }) => *count as u32,
-                _ => 0,
-            },
             ..RingParams::default()
         };
-        let constants = recorder.resident(&constants.memory);
-        let over = Over { constants, params, state: None };
+        Ok(Over { constants: recorder.resident(&constants.memory), params, state: None })
+    }
+
+    /// Records a step that treats each prime apart.
+    pub(super) fn limb_step(
+        &self,
+        recorder: &mut Recorder<'_>,
+        step: &LimbStep,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { out, args, count } = applied;
+        let LimbStep { op, ring, ntt } = step;
+        let over = self.over(recorder, ring, args)?;
+        let params = over.params;
+        let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
         let buffers = [a.buffer, b.buffer, out.buffer];
         // Numbers of 64 bits of the result.
         let numbers = count * out.words() / 2;
-        let mut each = |kernel, threads| over.record(recorder, kernel, threads, buffers);
-        match step {
-            Step::PolyAdd => each(Kernel::PolyAdd, numbers),
-            Step::PolySub => each(Kernel::PolySub, numbers),
-            Step::PolyMul => each(Kernel::PolyMul, numbers),
-            Step::Lift { signed, .. } => {
-                let params = RingParams { stages: (*signed).into(), ..params };
-                Over { params, ..over }.record(recorder, Kernel::Lift, numbers, buffers);
-            }
-            Step::Scale { factors } => {
+        let mut each = |kernel| over.record(recorder, kernel, numbers, buffers);
+        match op {
+            LimbOp::Add => each(Kernel::PolyAdd),
+            LimbOp::Sub => each(Kernel::PolySub),
+            LimbOp::Mul => each(Kernel::PolyMul),
+            LimbOp::Lift { signed } => lift(recorder, &over, (1, *signed), numbers, buffers),
+            LimbOp::Scale { factors } => {
                 let pairs = factors.words().iter().zip(ring.primes());
                 let words: Vec<u64> = pairs.flat_map(|(&w, &q)| factor(w, q)).collect();
                 let factors = recorder.constant(Words::Owned(Zeroizing::new(words)));
                 over.record(recorder, Kernel::Scale, numbers, [a.buffer, factors, out.buffer]);
             }
-            Step::Limbs { .. } | Step::JoinLimbs => pick_limbs(recorder, &over, applied),
-            Step::MulSum => {
+            LimbOp::Limbs { .. } | LimbOp::JoinLimbs => {
+                pick_limbs(recorder, &over, ring, args, out.buffer, numbers);
+            }
+            LimbOp::MulSum => {
                 let (first, second) = args.split_at(args.len() / 2);
                 for (index, (a, b)) in first.iter().zip(second).enumerate() {
                     let params = RingParams {
@@ -184,57 +179,123 @@ impl GpuEngine {
                     Over { params, ..over }.record(recorder, Kernel::PolyMul, numbers, buffers);
                 }
             }
-            Step::Compose => each(Kernel::Compose, count << params.log_degree),
-            Step::Automorphism { element } => {
-                let (words, stages) = match a.kind {
-                    Kind::Polys { ntt: true, .. } => (*element, params.log_degree),
+            LimbOp::Automorphism { element } => {
+                let (words, stages) = match ntt {
+                    true => (*element, params.log_degree),
                     // Where a coefficient of the result comes from.
-                    _ => (inverse_mod_word(u64::from(*element)) as u32, 0),
+                    false => (inverse_mod_word(u64::from(*element)) as u32, 0),
                 };
                 let over = Over { params: RingParams { words, stages, ..params }, ..over };
                 over.record(recorder, Kernel::Automorphism, numbers, buffers);
             }
-            Step::Rescale => each(Kernel::Rescale, numbers),
-            Step::BaseExtend { extension } => {
-                let words = Words::Owned(Zeroizing::new(extension_words(extension)));
-                let buffers = [a.buffer, recorder.constant(words), out.buffer];
-                over.record(recorder, Kernel::BaseExtend, count << params.log_degree, buffers);
-            }
-            Step::Pack => each(Kernel::Pack, numbers),
-            Step::Unpack => each(Kernel::Unpack, numbers),
-            Step::AddBeats => each(Kernel::AddBeats, numbers),
-            Step::Noise => each(Kernel::Noise, count << params.log_degree >> 3),
-            Step::Ternary => each(Kernel::Ternary, count << params.log_degree >> 3),
-            Step::Uniform => uniform(recorder, &over, buffers, count),
-            Step::Ntt | Step::Intt => transform(recorder, step, &over, a, out, numbers),
-            _ => unreachable!("{} makes no polynomials", step.name()),
+            LimbOp::Ntt => transform(recorder, Kernel::Ntt, &over, a, out, numbers),
+            LimbOp::Intt => transform(recorder, Kernel::Intt, &over, a, out, numbers),
         }
         Ok(())
     }
+
+    /// Records a step over whole polynomials.
+    pub(super) fn ring_step(
+        &self,
+        recorder: &mut Recorder<'_>,
+        step: &RingStep,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { out, args, count } = applied;
+        let mut over = self.over(recorder, &step.ring, args)?;
+        let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
+        let buffers = [a.buffer, b.buffer, out.buffer];
+        let (numbers, coefficients) = (count * out.words() / 2, count << over.params.log_degree);
+        let beats = |view: &View<'_>| view.words() / 2 / beats::WORDS as u32;
+        match &step.op {
+            RingOp::Uniform => {
+                over.params.words = seeds(a);
+                uniform(recorder, &over, buffers, count);
+            }
+            RingOp::Noise => {
+                over.params.words = seeds(a);
+                over.record(recorder, Kernel::Noise, coefficients >> 3, buffers);
+            }
+            RingOp::Ternary => {
+                over.params.words = seeds(a);
+                over.record(recorder, Kernel::Ternary, coefficients >> 3, buffers);
+            }
+            RingOp::Lift { words_each, signed } => {
+                lift(recorder, &over, (*words_each as u32, *signed), numbers, buffers);
+            }
+            RingOp::Compose => over.record(recorder, Kernel::Compose, coefficients, buffers),
+            RingOp::Rescale { .. } => over.record(recorder, Kernel::Rescale, numbers, buffers),
+            RingOp::BaseExtend { extension, .. } => {
+                over.params.words = extension.rows().len() as u32;
+                let words = Words::Owned(Zeroizing::new(extension_words(extension)));
+                let buffers = [a.buffer, recorder.constant(words), out.buffer];
+                over.record(recorder, Kernel::BaseExtend, coefficients, buffers);
+            }
+            RingOp::Pack => {
+                over.params.beats = beats(out);
+                over.record(recorder, Kernel::Pack, numbers, buffers);
+            }
+            RingOp::Unpack => {
+                over.params.beats = beats(a);
+                over.record(recorder, Kernel::Unpack, numbers, buffers);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records sums of beats.
+    pub(super) fn add_beats(
+        &self,
+        recorder: &mut Recorder<'_>,
+        step: &LaneStep,
+        Applied { out, args, count }: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let mut over = self.over(recorder, &step.ring, args)?;
+        over.params.beats = step.count as u32;
+        let buffers = [args[0].buffer, args[1].buffer, out.buffer];
+        over.record(recorder, Kernel::AddBeats, count * out.words() / 2, buffers);
+        Ok(())
+    }
+}
+
+/// Returns the keys of an item of seeds.
+fn seeds(view: &View<'_>) -> u32 {
+    view.words() / 8
+}
+
+/// Records integers of so many words as residues.
+fn lift(
+    recorder: &mut Recorder<'_>,
+    over: &Over,
+    (words, signed): (u32, bool),
+    numbers: u32,
+    buffers: [Buffer; 3],
+) {
+    let params = RingParams { words, stages: signed.into(), ..over.params };
+    Over { params, ..*over }.record(recorder, Kernel::Lift, numbers, buffers);
 }
 
 /// Records where the residues of each prime come from, and that they go there.
 fn pick_limbs(
     recorder: &mut Recorder<'_>,
     over: &Over,
-    Applied { out, args, count, .. }: Applied<'_>,
+    ring: &Ring,
+    args: &[View<'_>],
+    out: Buffer,
+    numbers: u32,
 ) {
-    let ring_of = |kind: &Kind| match kind {
-        Kind::Polys { ring, .. } => ring.clone(),
-        _ => unreachable!("a polynomial has a ring"),
-    };
-    let ring = ring_of(out.kind);
     let source = |q: &u64| {
-        let places = args.iter().map(|arg| ring_of(arg.kind).primes().iter().position(|p| p == q));
-        let (operand, place) = places.enumerate().find(|(_, place)| place.is_some())?;
-        Some(operand as u64 | (place? as u64) << 32)
+        let place = |arg: &View<'_>| match arg.kind {
+            Kind::Polys { ring, .. } => ring.primes().iter().position(|p| p == q),
+            _ => None,
+        };
+        let found = args.iter().map(place).enumerate().find(|(_, place)| place.is_some());
+        found.and_then(|(operand, place)| Some(operand as u64 | (place? as u64) << 32))
     };
     let sources = ring.primes().iter().filter_map(source).collect();
     let constants = recorder.constant(Words::Owned(Zeroizing::new(sources)));
-    let params = RingParams { limbs: ring.primes().len() as u32, ..over.params };
     let (a, b) = (args[0].buffer, args.last().map_or(args[0].buffer, |b| b.buffer));
-    let over = Over { constants, params, state: None };
-    over.record(recorder, Kernel::Limbs, count * out.words() / 2, [a, b, out.buffer]);
+    Over { constants, ..*over }.record(recorder, Kernel::Limbs, numbers, [a, b, out]);
 }
 
 /// Records draws: some seeds to a dispatch, or some limbs of one seed where all are too many.
@@ -264,10 +325,10 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
     }
 }
 
-/// Records a transform in one pass or two, `numbers` residues in all.
+/// Records a transform by its kernel in one pass or two, `numbers` residues in all.
 fn transform(
     recorder: &mut Recorder<'_>,
-    step: &Step,
+    kernel: Kernel,
     over: &Over,
     a: &View<'_>,
     out: &View<'_>,
@@ -286,10 +347,7 @@ fn transform(
     let outer = log_degree.saturating_sub(LOG_TILE);
     let inner = RingParams { first_stage: outer, stages: log_degree - outer, ..over.params };
     let outer = RingParams { stages: outer, log_columns: LOG_TILE - outer, ..over.params };
-    let (kernel, passes) = match step {
-        Step::Ntt => (Kernel::Ntt, [outer, inner]),
-        _ => (Kernel::Intt, [inner, outer]),
-    };
+    let passes = if kernel == Kernel::Ntt { [outer, inner] } else { [inner, outer] };
     let passes: Vec<_> = passes.into_iter().filter(|pass| pass.stages > 0).collect();
     let between = recorder.buffer(if passes.len() > 1 { 2 * numbers as usize } else { 1 });
     let last = passes.len() - 1;

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::{
     GpuEngine,
-    constants::{Constants, FixedTable, MAX_WIDTH, digit_cost},
+    constants::{Constants, MAX_WIDTH, digit_cost},
     record::{Bindings, Buffer, Recorder, Words},
     run::{Applied, View},
     shaders::{Kernel, LIMB_BITS, MAX_ROUNDS, Params, WordParams},
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     engine::DeviceFault,
     modulus::Modulus,
-    program::{Kind, Step},
+    program::{Crt, FixedBase, PairOp, ResidueOp, ResidueStep},
 };
 
 /// Numbers in device memory: where they lie, in words of 32 bits.
@@ -151,80 +151,97 @@ impl GpuEngine {
     pub(super) fn residue_step(
         &self,
         recorder: &mut Recorder<'_>,
+        step: &ResidueStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        match (step, out.kind) {
-            (Step::CrtJoin { .. }, _) => return self.crt_join(recorder, applied),
-            (Step::Pow { .. } | Step::Dot { .. } | Step::PowFixedBase { .. }, _) => {
-                return self.powers(recorder, applied);
-            }
-            (_, Kind::Pairs { modulus }) => {
-                return self.pair_step(recorder, modulus, applied);
-            }
-            (Step::OnePlusMn { n }, _) => {
-                let linear = self.linear(n)?;
-                let b = Numbers::one(recorder);
-                let (a, out) = (Numbers::of(&args[0]), Numbers::of(out));
-                let call = Call { kernel: Kernel::Linear, m: &linear, a, b, out, count };
-                call.record(recorder, Params::default());
-                return Ok(());
-            }
-            _ => {}
-        }
-        let Kind::Residues { modulus, .. } = out.kind else {
-            unreachable!("{} makes residues", step.name())
-        };
-        let m = &*self.modulus(modulus)?;
-        let (a, out_numbers) = (Numbers::of(&args[0]), Numbers::of(out));
-        let second = || Numbers::of(&args[1]);
-        let call = |kernel, b| Call { kernel, m, a, b, out: out_numbers, count };
         match step {
-            Step::Mul => {
-                call(Kernel::MontMul, second())
-                    .record(recorder, Params { flag: 1, ..Params::default() });
+            ResidueStep::Residue { op, modulus } => self.residue(recorder, op, modulus, applied),
+            ResidueStep::Pair { op, root, .. } => self.pair(recorder, op, root, applied),
+            ResidueStep::CrtJoin { crt } => self.crt_join(recorder, crt, applied),
+        }
+    }
+
+    fn residue(
+        &self,
+        recorder: &mut Recorder<'_>,
+        op: &ResidueOp,
+        modulus: &Arc<Modulus>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { out: view, args, count } = applied;
+        let (a, out) = (Numbers::of(&args[0]), Numbers::of(view));
+        match op {
+            ResidueOp::Mul => {
+                let (m, b) = (&*self.modulus(modulus)?, Numbers::of(&args[1]));
+                let params = Params { flag: 1, ..Params::default() };
+                Call { kernel: Kernel::MontMul, m, a, b, out, count }.record(recorder, params);
             }
-            Step::MontMul => {
+            ResidueOp::MontMul => {
+                let (m, b) = (&*self.modulus(modulus)?, Numbers::of(&args[1]));
                 let shift = m.shape.radix_bits() - 64 * modulus.len_words() as u32;
-                call(Kernel::MontMul, second())
-                    .record(recorder, Params { shift, ..Params::default() });
+                let params = Params { shift, ..Params::default() };
+                Call { kernel: Kernel::MontMul, m, a, b, out, count }.record(recorder, params);
             }
-            Step::Product => {
-                let rows = Numbers::part(&args[0], 0, out.words());
-                let number = args[0].words() / out.words();
-                product(recorder, modulus, m, out_numbers, (rows, number), count);
+            ResidueOp::Product => {
+                let rows = Numbers::part(&args[0], 0, view.words());
+                let number = args[0].words() / view.words();
+                let m = &*self.modulus(modulus)?;
+                product(recorder, modulus, m, out, (rows, number), count);
             }
-            Step::Join => {
-                let linear = self.linear(root_of(modulus))?;
-                join(recorder, &linear, Numbers::low_digits(&args[0]), out_numbers, count);
+            ResidueOp::Join { root } => {
+                let low = Numbers::low_digits(&args[0]);
+                join(recorder, &*self.linear(root)?, low, out, count);
             }
-            Step::Reduce => reduce(recorder, m, a, out_numbers, count),
-            Step::LQuotient => {
-                let b = Numbers::one(recorder);
-                call(Kernel::Divide, b).record(recorder, Params::default());
+            ResidueOp::OnePlusMn { n } => {
+                let (m, b) = (&*self.linear(n)?, Numbers::one(recorder));
+                Call { kernel: Kernel::Linear, m, a, b, out, count }
+                    .record(recorder, Params::default());
             }
-            Step::Invert => {
-                let m = self.inverses(modulus)?;
-                invert(recorder, modulus, &m, a, out_numbers, count);
+            ResidueOp::Reduce => reduce(recorder, &*self.modulus(modulus)?, a, out, count),
+            ResidueOp::LQuotient => {
+                let (m, b) = (&*self.modulus(modulus)?, Numbers::one(recorder));
+                Call { kernel: Kernel::Divide, m, a, b, out, count }
+                    .record(recorder, Params::default());
             }
-            Step::Choose => choose(recorder, out, args, count),
-            _ => unreachable!("{} makes no residues here", step.name()),
+            ResidueOp::Invert => {
+                invert(recorder, modulus, &*self.inverses(modulus)?, a, out, count);
+            }
+            ResidueOp::Choose => choose(recorder, view, args, count),
+            ResidueOp::PowFixedBase { base } => {
+                let powers = new_powers(recorder, modulus, out, count);
+                self.fixed_power(recorder, base, powers, &args[0], count)?;
+                self.join_powers(recorder, modulus, powers, out, count)?;
+            }
+            &ResidueOp::Pow { bits, .. } => {
+                let powers = new_powers(recorder, modulus, out, count);
+                let bases = self.bases(recorder, modulus, &args[0], count)?;
+                let m = &*self.chains(modulus)?;
+                pow(recorder, m, powers, bases, (&args[1], bits), count);
+                self.join_powers(recorder, modulus, powers, out, count)?;
+            }
+            &ResidueOp::Dot { bits, .. } => {
+                let powers = new_powers(recorder, modulus, out, count);
+                let bases = self.bases(recorder, modulus, &args[0], count)?;
+                let m = &*self.chains(modulus)?;
+                let most = self.device.binding_bytes();
+                dot(recorder, m, powers, bases, (&args[1], bits), count, most)?;
+                self.join_powers(recorder, modulus, powers, out, count)?;
+            }
         }
         Ok(())
     }
 
-    fn pair_step(
+    fn pair(
         &self,
         recorder: &mut Recorder<'_>,
-        square: &Arc<Modulus>,
+        op: &PairOp,
+        root: &Arc<Modulus>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        let root = root_of(square);
-        let m = &*self.modulus(root)?;
+        let Applied { out, args, count } = applied;
         let low = Numbers::low_digits(out);
-        match step {
-            Step::OnePlusMn { .. } => {
+        match op {
+            PairOp::OnePlusMn => {
                 let params = WordParams {
                     words: count * out.words(),
                     item_words: out.words(),
@@ -235,53 +252,72 @@ impl GpuEngine {
                 let bindings = Bindings { constants: a, a, b: a, out: out.buffer, state: None };
                 recorder.over_words(Kernel::UnitPair, params.words, &bindings, &params);
             }
-            Step::Split => split(recorder, m, Numbers::of(&args[0]), low, count),
-            Step::PairMul => {
+            PairOp::Split => {
+                split(recorder, &*self.modulus(root)?, Numbers::of(&args[0]), low, count);
+            }
+            PairOp::Mul => {
+                let m = &*self.modulus(root)?;
                 let [a, b] = [0, 1].map(|index| Numbers::low_digits(&args[index]));
                 let shift = m.shape.radix_bits() - 64 * root.len_words() as u32;
                 Call { kernel: Kernel::PairMul, m, a, b, out: low, count }
                     .record(recorder, Params { shift, ..Params::default() });
             }
-            _ => unreachable!("{} makes no pairs", step.name()),
+            PairOp::PowFixedBase { base } => {
+                self.fixed_power(recorder, base, low, &args[0], count)?;
+            }
         }
         Ok(())
     }
 
-    /// Records powers; modulo a square by pairs, which bases are split into and results joined
-    /// from.
-    fn powers(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
-            unreachable!("powers are residues")
-        };
-        let m = &*self.chains(modulus)?;
-        let powers = match (out.kind, modulus.root()) {
-            (Kind::Pairs { .. }, _) => Numbers::low_digits(out),
-            (_, Some(root)) => Numbers::new_pairs(recorder, root, count),
-            (_, None) => Numbers::of(out),
-        };
-        if let Step::PowFixedBase { base } = step {
-            let table = self.table(base)?;
-            fixed_power(recorder, m, powers, &table, &args[0], count);
-        } else {
-            let words = 2 * modulus.len_words() as u32;
-            let rows = args[0].words() / words;
-            let number = if args[0].shared { rows } else { rows * count };
-            let mut bases = Numbers { stride: words, ..Numbers::part(&args[0], 0, words) };
-            if let Some(root) = modulus.root() {
-                let pairs = Numbers::new_pairs(recorder, root, number);
-                split(recorder, &*self.modulus(root)?, bases, pairs, number);
-                bases = pairs;
-            }
-            if let Step::Dot { .. } = step {
-                let most = self.device.binding_bytes();
-                dot(recorder, m, powers, (bases, rows), &args[1], count, most)?;
-            } else {
-                pow(recorder, m, powers, (bases, number), &args[1], count);
-            }
-        }
-        if let (Kind::Residues { .. }, Some(root)) = (out.kind, modulus.root()) {
-            join(recorder, &*self.linear(root)?, powers, Numbers::of(out), count);
+    /// Returns bases as powers modulo `modulus` take them, a row after the other, and how many there are: modulo a
+    /// square split into pairs.
+    fn bases(
+        &self,
+        recorder: &mut Recorder<'_>,
+        modulus: &Modulus,
+        view: &View<'_>,
+        count: u32,
+    ) -> Result<(Numbers, u32), DeviceFault> {
+        let words = 2 * modulus.len_words() as u32;
+        let rows = view.words() / words;
+        let number = if view.shared { rows } else { rows * count };
+        let bases = Numbers { stride: words, ..Numbers::part(view, 0, words) };
+        let Some(root) = modulus.root() else { return Ok((bases, number)) };
+        let pairs = Numbers::new_pairs(recorder, root, number);
+        split(recorder, &*self.modulus(root)?, bases, pairs, number);
+        Ok((pairs, number))
+    }
+
+    /// Records powers of a base known beforehand, modulo a square as pairs.
+    fn fixed_power(
+        &self,
+        recorder: &mut Recorder<'_>,
+        base: &Arc<FixedBase>,
+        out: Numbers,
+        exponents: &View<'_>,
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        let (m, table) = (&*self.chains(base.modulus())?, self.table(base)?);
+        let (a, b) = (Numbers::of(exponents), Numbers::none(table.buffer(recorder)));
+        let (width, rows) = (table.width, table.windows);
+        Call { kernel: m.pow_kernel(), m, a, b, out, count }.record_powers(
+            recorder,
+            Params { rows, windows: 1, width, row_bits: width, ..Params::default() },
+        );
+        Ok(())
+    }
+
+    /// Records the residues that powers are, where they are pairs.
+    fn join_powers(
+        &self,
+        recorder: &mut Recorder<'_>,
+        modulus: &Modulus,
+        powers: Numbers,
+        out: Numbers,
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        if let Some(root) = modulus.root() {
+            join(recorder, &*self.linear(root)?, powers, out, count);
         }
         Ok(())
     }
@@ -290,10 +326,10 @@ impl GpuEngine {
     fn crt_join(
         &self,
         recorder: &mut Recorder<'_>,
+        crt: &Arc<Crt>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { step, out, args, count } = applied;
-        let Step::CrtJoin { crt } = step else { unreachable!("the caller has looked") };
+        let Applied { out, args, count } = applied;
         let constants = self.crt(crt)?;
         let words = 2 * crt.q().len_words() as u32;
         let high = recorder.buffer((count * words) as usize);
@@ -308,11 +344,9 @@ impl GpuEngine {
     }
 }
 
-fn root_of(square: &Modulus) -> &Arc<Modulus> {
-    match square.root() {
-        Some(root) => root,
-        None => unreachable!("pairs are for squares"),
-    }
+/// Returns room for powers: modulo a square for pairs, else that for the residues.
+fn new_powers(recorder: &mut Recorder<'_>, modulus: &Modulus, out: Numbers, count: u32) -> Numbers {
+    modulus.root().map_or(out, |root| Numbers::new_pairs(recorder, root, count))
 }
 
 /// Records inverses, after as many division steps as numbers of this size need.
@@ -453,36 +487,18 @@ fn tables(
     table
 }
 
-/// Records powers of a base known beforehand.
-fn fixed_power(
-    recorder: &mut Recorder<'_>,
-    m: &Constants,
-    out: Numbers,
-    table: &FixedTable,
-    exponents: &View<'_>,
-    count: u32,
-) {
-    let (a, b) = (Numbers::of(exponents), Numbers::none(table.buffer(recorder)));
-    let (width, rows) = (table.width, table.windows);
-    Call { kernel: m.pow_kernel(), m, a, b, out, count }.record_powers(
-        recorder,
-        Params { rows, windows: 1, width, row_bits: width, ..Params::default() },
-    );
-}
-
 /// Records powers of each item's own base, or of one base.
 fn pow(
     recorder: &mut Recorder<'_>,
     m: &Constants,
     out: Numbers,
     (bases, number): (Numbers, u32),
-    exponents: &View<'_>,
+    (exponents, bits): (&View<'_>, u32),
     count: u32,
 ) {
-    let (bits, each) = exponent_size(exponents);
     let width = own_width(bits, m);
     let table = tables(recorder, m, bases, number, width);
-    let a = Numbers::part(exponents, 0, each);
+    let a = Numbers::part(exponents, 0, exponent_words(bits));
     let flag = u32::from(number > 1);
     Call { kernel: m.pow_kernel(), m, a, b: Numbers::none(table), out, count }.record_powers(
         recorder,
@@ -496,11 +512,11 @@ fn dot(
     m: &Constants,
     out: Numbers,
     (bases, rows): (Numbers, u32),
-    exponents: &View<'_>,
+    (exponents, bits): (&View<'_>, u32),
     count: u32,
     most: u64,
 ) -> Result<(), DeviceFault> {
-    let (bits, each) = exponent_size(exponents);
+    let each = exponent_words(bits);
     let most = most / 4 / u64::from(rows);
     let width = shared_width(bits, m, count, most).ok_or(DeviceFault::OutOfMemory)?;
     let table = tables(recorder, m, bases, rows, width);
@@ -511,8 +527,7 @@ fn dot(
     Ok(())
 }
 
-/// Returns the bits of an exponent, and its words of 32 bits.
-fn exponent_size(view: &View<'_>) -> (u32, u32) {
-    let Kind::Exponents { bits, .. } = view.kind else { unreachable!("powers take exponents") };
-    (*bits, 2 * bits.div_ceil(64))
+/// Returns the words of 32 bits of an exponent.
+fn exponent_words(bits: u32) -> u32 {
+    2 * bits.div_ceil(64)
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     batch::{Batch, Job},
     engine::{DeviceFault, Operand},
-    program::{Kind, Program, Source, Step},
+    program::{Kind, Program, Source},
 };
 
 /// The least bytes of a part that go up and come down, where there are more in a batch. The host
@@ -38,10 +38,9 @@ impl View<'_> {
     }
 }
 
-/// A step over `count` items: its result and its arguments.
+/// A step's result and its arguments, over `count` items.
 #[derive(Clone, Copy)]
 pub(super) struct Applied<'s> {
-    pub(super) step: &'s Step,
     pub(super) out: &'s View<'s>,
     pub(super) args: &'s [View<'s>],
     pub(super) count: u32,
@@ -199,7 +198,7 @@ fn record<'o>(
         let Source::Step { step, operands } = &value.source else { continue };
         let args: Vec<_> = operands.iter().map(|&operand| views[operand]).collect();
         let (out, count) = (&views[index], count as u32);
-        engine.step(&mut recorder, Applied { step, out, args: &args, count })?;
+        engine.step(&mut recorder, step, Applied { out, args: &args, count })?;
     }
     for &(target, after) in program.updates() {
         // What replaces an accumulator comes down to the same place.

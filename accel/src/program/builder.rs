@@ -5,7 +5,10 @@ mod polynomials;
 use std::{marker::PhantomData, sync::Arc};
 
 pub use self::polynomials::MAX_TERMS;
-use super::{Constant, Crt, FixedBase, Kind, Places, Program, Source, Spread, Step, Value, Work};
+use super::{
+    Constant, Crt, FixedBase, Kind, PairOp, Places, Program, ResidueOp, ResidueStep, Source,
+    Spread, Step, Value, Work,
+};
 use crate::{
     exponents::{Public, Secrecy, Secret},
     modulus::Modulus,
@@ -99,18 +102,69 @@ impl Builder {
         self.program.values[var.index].kind.clone()
     }
 
-    fn modulus(&self, var: Var<Residue>) -> Arc<Modulus> {
-        match self.kind(var) {
-            Kind::Residues { modulus, .. } => modulus,
-            _ => unreachable!("a residue handle names residues"),
+    /// Returns what the kind of a value says; its handle has the type of such kinds.
+    fn of_kind<T, U>(&self, var: Var<T>, get: impl FnOnce(&Kind) -> Option<U>) -> U {
+        match get(&self.program.values[var.index].kind) {
+            Some(found) => found,
+            None => unreachable!("a handle is of the kind that it names"),
         }
     }
 
+    fn modulus(&self, var: Var<Residue>) -> Arc<Modulus> {
+        self.of_kind(var, |kind| match kind {
+            Kind::Residues { modulus, .. } => Some(modulus.clone()),
+            _ => None,
+        })
+    }
+
     fn ring<T>(&self, var: Var<T>) -> Arc<Ring> {
-        match self.kind(var) {
-            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } | Kind::Lanes { ring, .. } => ring,
-            _ => unreachable!("a polynomial handle names polynomials"),
-        }
+        self.of_kind(var, |kind| match kind {
+            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } | Kind::Lanes { ring, .. } => {
+                Some(ring.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the square of pairs, and its root.
+    fn square(&self, var: Var<Pair>) -> [Arc<Modulus>; 2] {
+        self.of_kind(var, |kind| match kind {
+            Kind::Pairs { modulus, root } => Some([modulus.clone(), root.clone()]),
+            _ => None,
+        })
+    }
+
+    /// Returns the bound on exponents, and how many are in an item.
+    fn exponent_size<S>(&self, var: Var<Exponent<S>>) -> (u32, usize) {
+        self.of_kind(var, |kind| match kind {
+            Kind::Exponents { bits, count } => Some((*bits, *count)),
+            _ => None,
+        })
+    }
+
+    /// Adds a step that makes one residue an item.
+    fn residue(
+        &mut self,
+        name: &str,
+        modulus: &Arc<Modulus>,
+        op: ResidueOp,
+        operands: &[usize],
+    ) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
+        let step = ResidueStep::Residue { op, modulus: modulus.clone() };
+        self.step(name, kind, Step::Residue(step), operands)
+    }
+
+    /// Adds a step that makes a pair.
+    fn new_pair(
+        &mut self,
+        name: &str,
+        [square, root]: [Arc<Modulus>; 2],
+        op: PairOp,
+        operands: &[usize],
+    ) -> Var<Pair> {
+        let kind = Kind::Pairs { modulus: square.clone(), root: root.clone() };
+        self.step(name, kind, Step::Residue(ResidueStep::Pair { op, square, root }), operands)
     }
 
     /// Adds an input of integers of `words` words, secret.
@@ -201,39 +255,38 @@ impl Builder {
         self.constant(name, Kind::Exponents { bits, count: 1 }, words, false)
     }
 
-    /// Returns the kind of a value that must be one residue an item.
-    fn single(&self, var: Var<Residue>) -> Kind {
-        let kind = self.kind(var);
-        assert!(matches!(kind, Kind::Residues { rows: 1, .. }), "one residue an item");
-        kind
+    /// Returns the modulus of a value that must be one residue an item.
+    fn single(&self, var: Var<Residue>) -> Arc<Modulus> {
+        assert!(matches!(self.kind(var), Kind::Residues { rows: 1, .. }), "one residue an item");
+        self.modulus(var)
     }
 
-    /// Returns the kind of two values that must be one residue each, of the same modulus.
-    fn pair(&self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Kind {
-        let (kind, _) = (self.single(a), self.single(b));
-        assert!(Arc::ptr_eq(&self.modulus(a), &self.modulus(b)), "{name}: one modulus");
-        kind
+    /// Returns the modulus of two values that must be one residue each, of the same modulus.
+    fn both(&self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Arc<Modulus> {
+        let (m, other) = (self.single(a), self.single(b));
+        assert!(Arc::ptr_eq(&m, &other), "{name}: one modulus");
+        m
     }
 
     /// Adds `a · b mod m`.
     pub fn mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
-        let kind = self.pair(name, a, b);
-        self.step(name, kind, Step::Mul, &[a.index, b.index])
+        let m = self.both(name, a, b);
+        self.residue(name, &m, ResidueOp::Mul, &[a.index, b.index])
     }
 
     /// Adds `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: about the work of [`Builder::mul`],
     /// more from 3072 bits on, on the portable path. The caller keeps account of the power of R.
     /// See [`Modulus::radix_power`].
     pub fn mont_mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
-        let kind = self.pair(name, a, b);
-        self.step(name, kind, Step::MontMul, &[a.index, b.index])
+        let m = self.both(name, a, b);
+        self.residue(name, &m, ResidueOp::MontMul, &[a.index, b.index])
     }
 
     /// Adds the inverse of `a`, which must be public; 0 where there is none.
     pub fn invert(&mut self, name: &str, a: Var<Residue>) -> Var<Residue> {
-        let kind = self.single(a);
+        let m = self.single(a);
         assert!(!self.program.values[a.index].secret, "{name}: inversion takes variable time");
-        self.step(name, kind, Step::Invert, &[a.index])
+        self.residue(name, &m, ResidueOp::Invert, &[a.index])
     }
 
     /// Adds `a` where `bit` is 1, else `b`.
@@ -244,9 +297,9 @@ impl Builder {
         a: Var<Residue>,
         b: Var<Residue>,
     ) -> Var<Residue> {
-        let kind = self.pair(name, a, b);
-        assert!(matches!(self.kind(bit), Kind::Exponents { bits: 1, count: 1 }), "{name}: one bit");
-        self.step(name, kind, Step::Choose, &[bit.index, a.index, b.index])
+        let m = self.both(name, a, b);
+        assert_eq!(self.exponent_size(bit), (1, 1), "{name}: one bit");
+        self.residue(name, &m, ResidueOp::Choose, &[bit.index, a.index, b.index])
     }
 
     /// Adds the product over all rows i of `bases_i^(exponents_i)`.
@@ -256,69 +309,65 @@ impl Builder {
         bases: Var<Residue>,
         exponents: Var<Exponent<S>>,
     ) -> Var<Residue> {
-        let (kind, exponent_kind) = (self.kind(bases), self.kind(exponents));
-        let (Kind::Residues { modulus, rows }, Kind::Exponents { count, .. }) =
-            (kind, exponent_kind)
-        else {
-            unreachable!("the handles name residues and exponents")
-        };
+        let (modulus, (bits, count)) = (self.modulus(bases), self.exponent_size(exponents));
+        let rows = self.kind(bases).words() / modulus.len_words();
         assert_eq!(rows, count, "{name}: an exponent for each base");
         let source = &self.program.values[bases.index].source;
         let shared = matches!(source, Source::Input { spread: Spread::Shared });
         assert!(shared, "{name}: the batch shares the bases");
-        let kind = Kind::Residues { modulus, rows: 1 };
-        let step = Step::Dot { secret: S::SECRET };
-        self.step(name, kind, step, &[bases.index, exponents.index])
+        let op = ResidueOp::Dot { secret: S::SECRET, bits };
+        self.residue(name, &modulus, op, &[bases.index, exponents.index])
     }
 
-    /// Returns the kind of the pairs of a residue, whose modulus must be a square.
-    fn pair_kind(name: &str, modulus: Arc<Modulus>) -> Kind {
-        assert!(modulus.root().is_some(), "{name}: pairs are for squares");
-        Kind::Pairs { modulus }
+    /// Returns a modulus that must be a square, and its root.
+    fn squared(name: &str, square: &Arc<Modulus>) -> [Arc<Modulus>; 2] {
+        let Some(root) = square.root() else { panic!("{name}: pairs are for squares") };
+        [square.clone(), root.clone()]
+    }
+
+    fn pair_kind(name: &str, square: &Arc<Modulus>) -> Kind {
+        let [modulus, root] = Self::squared(name, square);
+        Kind::Pairs { modulus, root }
     }
 
     /// Adds a public input of one pair each.
     pub fn pairs(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
-        self.input(name, Self::pair_kind(name, square.clone()), Spread::Each, false)
+        self.input(name, Self::pair_kind(name, square), Spread::Each, false)
     }
 
     /// Adds a public input of one pair that the whole batch shares.
     pub fn shared_pair(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
-        self.input(name, Self::pair_kind(name, square.clone()), Spread::Shared, false)
+        self.input(name, Self::pair_kind(name, square), Spread::Shared, false)
     }
 
     /// Adds an accumulator of one pair each: see [`Builder::update`].
     pub fn pair_sums(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
-        self.input(name, Self::pair_kind(name, square.clone()), Spread::Update, false)
+        self.input(name, Self::pair_kind(name, square), Spread::Update, false)
     }
 
     /// Adds a residue below s² as its digits in base s.
     pub fn split(&mut self, name: &str, a: Var<Residue>) -> Var<Pair> {
-        self.single(a);
-        let kind = Self::pair_kind(name, self.modulus(a));
-        self.step(name, kind, Step::Split, &[a.index])
+        let square = Self::squared(name, &self.single(a));
+        self.new_pair(name, square, PairOp::Split, &[a.index])
     }
 
     /// Adds the residue below s² with these digits in base s.
     pub fn join(&mut self, name: &str, a: Var<Pair>) -> Var<Residue> {
-        let Kind::Pairs { modulus } = self.kind(a) else {
-            unreachable!("a pair handle names pairs")
-        };
-        self.step(name, Kind::Residues { modulus, rows: 1 }, Step::Join, &[a.index])
+        let [square, root] = self.square(a);
+        self.residue(name, &square, ResidueOp::Join { root }, &[a.index])
     }
 
     /// Adds `a · b · R⁻¹ mod s²` with `R = 2^(64 · words of s)`: five eighths of the work of
     /// [`Builder::mont_mul`], whose R is another.
     pub fn pair_mul(&mut self, name: &str, a: Var<Pair>, b: Var<Pair>) -> Var<Pair> {
-        let kind = self.kind(a);
-        assert!(kind.is_same(&self.kind(b)), "{name}: one modulus");
-        self.step(name, kind, Step::PairMul, &[a.index, b.index])
+        assert!(self.kind(a).is_same(&self.kind(b)), "{name}: one modulus");
+        self.new_pair(name, self.square(a), PairOp::Mul, &[a.index, b.index])
     }
 
     /// Adds the product of all rows of `a`.
     pub fn product(&mut self, name: &str, a: Var<Residue>) -> Var<Residue> {
-        let kind = Kind::Residues { modulus: self.modulus(a), rows: 1 };
-        self.step(name, kind, Step::Product, &[a.index])
+        let m = self.modulus(a);
+        self.residue(name, &m, ResidueOp::Product, &[a.index])
     }
 
     /// Adds `1 + x·n mod n²`: the encryption of `x` without a mask. `x < n` is the caller's duty.
@@ -330,8 +379,7 @@ impl Builder {
         n_squared: &Arc<Modulus>,
     ) -> Var<Residue> {
         assert_eq!(self.kind(x).words(), n.len_words(), "{name}: plaintexts are below n");
-        let kind = Kind::Residues { modulus: n_squared.clone(), rows: 1 };
-        self.step(name, kind, Step::OnePlusMn { n: n.clone() }, &[x.index])
+        self.residue(name, n_squared, ResidueOp::OnePlusMn { n: n.clone() }, &[x.index])
     }
 
     /// Adds [`Builder::one_plus_mn`] as a pair: its digits in base n are 1 and `x`.
@@ -341,10 +389,9 @@ impl Builder {
         x: Var<Integer>,
         n_squared: &Arc<Modulus>,
     ) -> Var<Pair> {
-        let kind = Self::pair_kind(name, n_squared.clone());
-        let Some(n) = n_squared.root().cloned() else { unreachable!("the kind has looked") };
+        let [square, n] = Self::squared(name, n_squared);
         assert_eq!(self.kind(x).words(), n.len_words(), "{name}: plaintexts are below n");
-        self.step(name, kind, Step::OnePlusMn { n }, &[x.index])
+        self.new_pair(name, [square, n], PairOp::OnePlusMn, &[x.index])
     }
 
     /// Adds `base^e mod m`.
@@ -354,9 +401,9 @@ impl Builder {
         base: Var<Residue>,
         e: Var<Exponent<S>>,
     ) -> Var<Residue> {
-        let kind = self.single(base);
-        assert!(matches!(self.kind(e), Kind::Exponents { count: 1, .. }), "{name}: one exponent");
-        self.step(name, kind, Step::Pow { secret: S::SECRET }, &[base.index, e.index])
+        let (m, (bits, count)) = (self.single(base), self.exponent_size(e));
+        assert_eq!(count, 1, "{name}: one exponent");
+        self.residue(name, &m, ResidueOp::Pow { secret: S::SECRET, bits }, &[base.index, e.index])
     }
 
     /// Adds `base^e mod m` for a fixed base; the exponent is treated as secret.
@@ -366,8 +413,13 @@ impl Builder {
         base: &Arc<FixedBase>,
         e: Var<Exponent<Secret>>,
     ) -> Var<Residue> {
-        let kind = Kind::Residues { modulus: base.modulus.clone(), rows: 1 };
-        self.fixed_power(name, kind, base, e)
+        self.check_fixed_power(name, base, e);
+        self.residue(
+            name,
+            &base.modulus,
+            ResidueOp::PowFixedBase { base: base.clone() },
+            &[e.index],
+        )
     }
 
     /// Adds [`Builder::pow_fixed_base`] as a pair, modulo a square.
@@ -377,35 +429,27 @@ impl Builder {
         base: &Arc<FixedBase>,
         e: Var<Exponent<Secret>>,
     ) -> Var<Pair> {
-        self.fixed_power(name, Self::pair_kind(name, base.modulus.clone()), base, e)
+        self.check_fixed_power(name, base, e);
+        let square = Self::squared(name, &base.modulus);
+        self.new_pair(name, square, PairOp::PowFixedBase { base: base.clone() }, &[e.index])
     }
 
-    fn fixed_power<T>(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        base: &Arc<FixedBase>,
-        e: Var<Exponent<Secret>>,
-    ) -> Var<T> {
-        let Kind::Exponents { bits, count: 1 } = self.kind(e) else {
-            panic!("{name}: one exponent")
-        };
+    fn check_fixed_power(&self, name: &str, base: &FixedBase, e: Var<Exponent<Secret>>) {
+        let (bits, count) = self.exponent_size(e);
+        assert_eq!(count, 1, "{name}: one exponent");
         assert_eq!(bits, base.exponent_bits, "{name}: exponents have the bits of the table");
-        self.step(name, kind, Step::PowFixedBase { base: base.clone() }, &[e.index])
     }
 
     /// Adds `x mod m`.
     pub fn reduce(&mut self, name: &str, x: Var<Residue>, m: &Arc<Modulus>) -> Var<Residue> {
         self.single(x);
-        let kind = Kind::Residues { modulus: m.clone(), rows: 1 };
-        self.step(name, kind, Step::Reduce, &[x.index])
+        self.residue(name, m, ResidueOp::Reduce, &[x.index])
     }
 
     /// Adds `(x − 1) / p` for a residue `x ≡ 1 mod p` of p².
     pub fn l_quotient(&mut self, name: &str, x: Var<Residue>, p: &Arc<Modulus>) -> Var<Residue> {
         self.single(x);
-        let kind = Kind::Residues { modulus: p.clone(), rows: 1 };
-        self.step(name, kind, Step::LQuotient, &[x.index])
+        self.residue(name, p, ResidueOp::LQuotient, &[x.index])
     }
 
     /// Adds the number below `p·q` that is `a` mod p and `b` mod q, in `words` words.
@@ -416,9 +460,7 @@ impl Builder {
         crt: &Arc<Crt>,
         words: usize,
     ) -> Var<Integer> {
-        assert!(Arc::ptr_eq(&self.modulus(a), &crt.p) && Arc::ptr_eq(&self.modulus(b), &crt.q));
-        let step = Step::CrtJoin { crt: crt.clone() };
-        self.step(name, Kind::Integers { words }, step, &[a.index, b.index])
+        self.recombination(name, (a, b), crt, Kind::Integers { words })
     }
 
     /// Adds the residue of `p·q` that is `a` mod p and `b` mod q.
@@ -429,11 +471,20 @@ impl Builder {
         crt: &Arc<Crt>,
         product: &Arc<Modulus>,
     ) -> Var<Residue> {
-        let joined = self.crt_join(name, (a, b), crt, product.len_words());
-        // The same step: only what its result is said to be differs.
-        self.program.values[joined.index].kind =
-            Kind::Residues { modulus: product.clone(), rows: 1 };
-        Var { index: joined.index, kind: PhantomData }
+        let kind = Kind::Residues { modulus: product.clone(), rows: 1 };
+        self.recombination(name, (a, b), crt, kind)
+    }
+
+    fn recombination<T>(
+        &mut self,
+        name: &str,
+        (a, b): (Var<Residue>, Var<Residue>),
+        crt: &Arc<Crt>,
+        kind: Kind,
+    ) -> Var<T> {
+        assert!(Arc::ptr_eq(&self.modulus(a), &crt.p) && Arc::ptr_eq(&self.modulus(b), &crt.q));
+        let step = Step::Residue(ResidueStep::CrtJoin { crt: crt.clone() });
+        self.step(name, kind, step, &[a.index, b.index])
     }
 
     fn is_step<T>(&self, value: Var<T>) -> bool {

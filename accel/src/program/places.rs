@@ -3,9 +3,9 @@
 //! Most steps over polynomials treat each prime apart. Steps of this kind that follow each other run one prime at a
 //! time, all of them over its residues before the next prime: what one leaves is in cache when the next wants it, and
 //! what no other step reads takes the memory of one prime. Those that also treat each place apart go tile by tile.
-//! Residues that [`Step::Limbs`] and [`Step::JoinLimbs`] name are read where they were computed.
+//! Residues that [`LimbOp::Limbs`](super::LimbOp::Limbs) and [`LimbOp::JoinLimbs`](super::LimbOp::JoinLimbs) name are read where they were computed.
 
-use super::{Kind, Program, Source, Step, Value};
+use super::{Kind, LimbStep, Program, Source, Step, Value};
 
 /// The place of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,12 +44,10 @@ pub(crate) struct PrimeStep {
     pub(crate) value: usize,
     /// The prime, as the ring of the value numbers it.
     pub(crate) limb: usize,
-    /// The number of its residues.
-    pub(crate) degree: usize,
+    /// What it does.
+    pub(crate) step: LimbStep,
     /// What it reads.
     pub(crate) operands: Vec<Part>,
-    /// Whether it makes each residue of those at the same place.
-    pub(crate) is_pointwise: bool,
 }
 
 /// What a step over the residues of one prime reads.
@@ -309,6 +307,9 @@ fn steps_by_prime(values: &[Value], these: &[usize]) -> Vec<PrimeStep> {
         }
     }
     let step = |value: usize, q: u64| {
+        let Source::Step { step: Step::Limb(step), operands } = &values[value].source else {
+            return None;
+        };
         let limb = limb_of(&values[value].kind, q)?;
         let part = |&operand: &usize| match limb_of(&values[operand].kind, q) {
             Some(limb) => Some(computed(values, operand, limb)),
@@ -316,26 +317,21 @@ fn steps_by_prime(values: &[Value], these: &[usize]) -> Vec<PrimeStep> {
             None if matches!(values[operand].kind, Kind::Polys { .. }) => None,
             None => Some(Part::Whole(operand)),
         };
-        let (degree, is_pointwise) = (degree(&values[value].kind), is_pointwise(&values[value]));
-        let operands = operands(&values[value]).iter().filter_map(part).collect();
-        Some(PrimeStep { value, limb, degree, operands, is_pointwise })
+        let operands = operands.iter().filter_map(part).collect();
+        Some(PrimeStep { value, limb, step: step.clone(), operands })
     };
     all.iter().flat_map(|&q| these.iter().filter_map(move |&value| step(value, q))).collect()
 }
 
 /// Returns where the residues of a value are computed.
 fn computed(values: &[Value], mut value: usize, mut limb: usize) -> Part {
-    while let Source::Step { step: Step::Limbs { .. } | Step::JoinLimbs, operands } =
-        &values[value].source
-    {
+    let taken_from = |value: usize, limb: usize| {
         let q = primes(&values[value].kind)[limb];
-        let found = operands
-            .iter()
-            .find_map(|&operand| Some((operand, limb_of(&values[operand].kind, q)?)));
-        match found {
-            Some(found) => (value, limb) = found,
-            None => unreachable!("residues are taken from where they are"),
-        }
+        let mut operands = operands(&values[value]).iter().filter(|_| is_view(&values[value]));
+        operands.find_map(|&operand| Some((operand, limb_of(&values[operand].kind, q)?)))
+    };
+    while let Some(found) = taken_from(value, limb) {
+        (value, limb) = found;
     }
     Part::Limb { value, limb }
 }
@@ -350,11 +346,9 @@ fn views(program: &Program) -> Vec<Option<Place>> {
     };
     let view = |index: usize| {
         let value = &values[index];
-        let is_taken =
-            matches!(value.source, Source::Step { step: Step::Limbs { .. } | Step::JoinLimbs, .. });
         let leaves = program.outputs().contains(&index)
             || program.updates().iter().any(|&(_, value)| value == index);
-        if !is_taken || leaves {
+        if !is_view(value) || leaves {
             return None;
         }
         let mut parts = (0..primes(&value.kind).len()).map(|limb| computed(values, index, limb));
@@ -371,33 +365,14 @@ fn views(program: &Program) -> Vec<Option<Place>> {
     (0..values.len()).map(view).collect()
 }
 
-/// Returns whether a step makes residues of each prime of those of that prime. Integers of several words are lifted to
-/// all primes at once: one prime at a time would read all words again for each.
+/// Returns whether a step makes residues of each prime of those of that prime.
 fn is_by_prime(value: &Value) -> bool {
-    let moves = |step: &Step| {
-        matches!(
-            step,
-            Step::Ntt | Step::Intt | Step::Automorphism { .. } | Step::Lift { words_each: 1, .. }
-        )
-    };
-    is_pointwise(value) || matches!(&value.source, Source::Step { step, .. } if moves(step))
+    matches!(value.source, Source::Step { step: Step::Limb(_), .. })
 }
 
-/// Returns whether a step makes each residue of those at the same place.
-fn is_pointwise(value: &Value) -> bool {
-    matches!(
-        &value.source,
-        Source::Step {
-            step: Step::PolyAdd
-                | Step::PolySub
-                | Step::PolyMul
-                | Step::Limbs { .. }
-                | Step::JoinLimbs
-                | Step::Scale { .. }
-                | Step::MulSum,
-            ..
-        }
-    )
+/// Returns whether a step only takes residues from where they are.
+fn is_view(value: &Value) -> bool {
+    matches!(&value.source, Source::Step { step: Step::Limb(step), .. } if step.is_view())
 }
 
 fn operands(value: &Value) -> &[usize] {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Kind, Program, Source, Spread, Step, Value};
+use super::{Kind, LimbOp, LimbStep, Program, Source, Spread, Step, Value};
 
 impl Display for Kind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -14,7 +14,7 @@ impl Display for Kind {
                 }
                 write!(f, "residues mod {} ({} bits)", modulus.name(), modulus.bits())
             }
-            Self::Pairs { modulus } => {
+            Self::Pairs { modulus, .. } => {
                 write!(f, "pairs mod {} ({} bits)", modulus.name(), modulus.bits())
             }
             Self::Exponents { bits, count: 1 } => write!(f, "exponents of {bits} bits"),
@@ -32,73 +32,17 @@ impl Display for Kind {
     }
 }
 
-impl Step {
-    /// Returns the name of the operation in program texts.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Mul => "mul",
-            Self::MontMul => "mont_mul",
-            Self::Split => "split",
-            Self::Join => "join",
-            Self::PairMul => "pair_mul",
-            Self::Product => "product",
-            Self::Invert => "invert",
-            Self::Choose => "choose",
-            Self::OnePlusMn { .. } => "one_plus_mn",
-            Self::Pow { secret: true } => "pow_secret",
-            Self::Pow { secret: false } => "pow_public",
-            Self::Dot { secret: true } => "dot_secret",
-            Self::Dot { secret: false } => "dot_public",
-            Self::PowFixedBase { .. } => "pow_fixed_base",
-            Self::Reduce => "reduce",
-            Self::LQuotient => "l_quotient",
-            Self::CrtJoin { .. } => "crt_join",
-            Self::Ntt => "ntt",
-            Self::Intt => "intt",
-            Self::PolyAdd => "add",
-            Self::PolySub => "sub",
-            Self::PolyMul => "poly_mul",
-            Self::Automorphism { .. } => "automorphism",
-            Self::Uniform => "uniform",
-            Self::Noise => "noise",
-            Self::Ternary => "ternary",
-            Self::Lift { signed: false, .. } => "lift",
-            Self::Lift { signed: true, .. } => "lift_signed",
-            Self::Compose => "compose",
-            Self::BaseExtend { .. } => "base_extend",
-            Self::Rescale => "rescale",
-            Self::Limbs { .. } => "limbs",
-            Self::JoinLimbs => "join_limbs",
-            Self::Scale { .. } => "scale",
-            Self::MulSum => "mul_sum",
-            Self::Pack => "pack",
-            Self::Unpack => "unpack",
-            Self::AddBeats => "add_beats",
-            Self::AddLanes => "add_lanes",
-            Self::ReduceLanes => "reduce_lanes",
-            Self::FirstBadLane => "first_bad_lane",
-        }
-    }
-
-    /// One step of each name, for lists of what an engine supports.
-    #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 41] = [
-        "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
-        "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
-        "intt", "add", "sub", "poly_mul", "automorphism", "uniform", "noise", "ternary", "lift",
-        "lift_signed", "compose", "base_extend", "rescale", "limbs", "join_limbs", "scale", "mul_sum", "pack", "unpack", "add_beats", "first_bad_lane",
-        "add_lanes", "reduce_lanes",
-    ];
-}
-
 impl Program {
     fn call(&self, step: &Step, operands: &[usize]) -> String {
         let mut names: Vec<_> = operands.iter().map(|&i| self.values[i].name.clone()).collect();
+        names.splice(0..0, step.fixed_base().map(|base| base.name.clone()));
         match step {
-            Step::PowFixedBase { base } => names.insert(0, base.name.clone()),
-            Step::Automorphism { element } => names.push(element.to_string()),
-            Step::Limbs { first } => names.push(first.to_string()),
+            Step::Limb(LimbStep { op: LimbOp::Automorphism { element }, .. }) => {
+                names.push(element.to_string());
+            }
+            Step::Limb(LimbStep { op: LimbOp::Limbs { first }, .. }) => {
+                names.push(first.to_string())
+            }
             _ => {}
         }
         format!("{}({})", step.name(), names.join(", "))

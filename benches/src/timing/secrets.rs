@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use ciphergram_accel::{
     Modulus, Program,
-    program::{Kind, Source, Step, Value},
+    program::{Kind, ResidueStep, Source, Step, Value},
 };
 
 /// A stretch of memory, from its first byte to past its last.
@@ -28,7 +28,7 @@ pub fn of_program(program: &Program) -> Vec<Memory> {
     let moduli = values.iter().filter_map(modulus).filter(is_secret).map(|m| m.words());
     let constants = values.iter().filter(|value| value.secret).filter_map(constant);
     let joins = program.steps().filter_map(|step| match step {
-        Step::CrtJoin { crt } => Some(crt.p_inverse()),
+        Step::Residue(ResidueStep::CrtJoin { crt }) => Some(crt.p_inverse()),
         _ => None,
     });
     moduli.chain(constants).chain(joins).map(memory_of).collect()
@@ -36,7 +36,7 @@ pub fn of_program(program: &Program) -> Vec<Memory> {
 
 fn modulus(value: &Value) -> Option<&Arc<Modulus>> {
     match &value.kind {
-        Kind::Residues { modulus, .. } | Kind::Pairs { modulus } => Some(modulus),
+        Kind::Residues { modulus, .. } | Kind::Pairs { modulus, .. } => Some(modulus),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::{hint::black_box, sync::Arc};
 
 use ciphergram_accel::{
     Engine, Program,
-    program::{Kind, Source as Origin, Step},
+    program::{LimbOp, LimbStep, RingOp, RingStep, Source as Origin, Step},
 };
 use ciphergram_he::{
     Error, LevelledKey, Update,
@@ -282,22 +282,21 @@ pub(crate) fn program(operation: LevelledOperation, preset: Preset) -> Option<Pr
 /// reductions are not counted.
 pub(crate) fn work(program: &Program, degree: usize) -> f64 {
     let values = program.values();
-    let primes = |kind: &Kind| match kind {
-        Kind::Polys { ring, .. } => ring.primes().len(),
-        _ => 0,
-    };
-    let passes = values.iter().map(|value| {
-        let to = primes(&value.kind);
-        match &value.source {
-            Origin::Step { step: Step::PolyMul | Step::Scale { .. }, .. } => to,
-            Origin::Step { step: Step::MulSum, operands } => operands.len() / 2 * to,
-            Origin::Step { step: Step::BaseExtend { .. }, operands } => {
-                let from = primes(&values[operands[0]].kind);
-                // The first weight is one.
-                from.saturating_sub(1) * from / 2 + from.saturating_sub(1) * to
-            }
+    let passes = values.iter().map(|value| match &value.source {
+        Origin::Step { step: Step::Limb(LimbStep { op, ring, .. }), operands } => match op {
+            LimbOp::Mul | LimbOp::Scale { .. } => ring.primes().len(),
+            LimbOp::MulSum => operands.len() / 2 * ring.primes().len(),
             _ => 0,
+        },
+        Origin::Step {
+            step: Step::Ring(RingStep { op: RingOp::BaseExtend { to, .. }, ring }),
+            ..
+        } => {
+            // The first weight is one.
+            let (from, more) = (ring.primes().len(), ring.primes().len().saturating_sub(1));
+            more * from / 2 + more * to.primes().len()
         }
+        _ => 0,
     });
     let log = f64::from(degree.trailing_zeros());
     program.transforms() as f64 + 2.0 / log * passes.sum::<usize>() as f64

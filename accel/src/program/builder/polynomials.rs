@@ -6,7 +6,10 @@ use super::{Beat, Builder, Coeff, Integer, Lanes, Ntt, Seed, Var};
 use crate::{
     exponents::{Public, Secret},
     polys::Domain,
-    program::{BaseExtension, Constant, Kind, ScaleFactors, Spread, Step},
+    program::{
+        BaseExtension, Constant, Kind, LaneOp, LaneStep, LimbOp, LimbStep, RingOp, RingStep,
+        ScaleFactors, Spread, Step,
+    },
     ring::{MAX_PRIMES, Ring},
 };
 
@@ -78,37 +81,81 @@ impl Builder {
         self.input(name, Kind::Lanes { ring: ring.clone(), count }, Spread::Update, false)
     }
 
+    /// Adds a step that treats each prime of the ring of its result apart.
+    fn limb<T>(
+        &mut self,
+        name: &str,
+        (ring, ntt): (Arc<Ring>, bool),
+        op: LimbOp,
+        operands: &[usize],
+    ) -> Var<T> {
+        let kind = Kind::Polys { ring: ring.clone(), ntt };
+        self.step(name, kind, Step::Limb(LimbStep { op, ring, ntt }), operands)
+    }
+
+    /// Adds a step over whole polynomials of a ring.
+    fn whole<T>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        ring: &Arc<Ring>,
+        op: RingOp,
+        operands: &[usize],
+    ) -> Var<T> {
+        self.step(name, kind, Step::Ring(RingStep { op, ring: ring.clone() }), operands)
+    }
+
+    /// Adds a step over lanes of so many beats of a ring.
+    fn lane<T>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        (ring, count): (Arc<Ring>, usize),
+        op: LaneOp,
+        operands: &[usize],
+    ) -> Var<T> {
+        self.step(name, kind, Step::Lane(LaneStep { op, ring, count }), operands)
+    }
+
+    /// Returns the ring of beats or of sums of their lanes, and how many beats there are.
+    fn of_lanes<T>(&self, var: Var<T>) -> (Arc<Ring>, usize) {
+        self.of_kind(var, |kind| match kind {
+            Kind::Beats { ring, count } | Kind::Lanes { ring, count } => {
+                Some((ring.clone(), *count))
+            }
+            _ => None,
+        })
+    }
+
     /// Adds a transform to NTT form.
     pub fn ntt(&mut self, name: &str, a: Var<Coeff>) -> Var<Ntt> {
-        let kind = Kind::Polys { ring: self.ring(a), ntt: true };
-        self.step(name, kind, Step::Ntt, &[a.index])
+        self.limb(name, (self.ring(a), true), LimbOp::Ntt, &[a.index])
     }
 
     /// Adds a transform from NTT form.
     pub fn intt(&mut self, name: &str, a: Var<Ntt>) -> Var<Coeff> {
-        let kind = Kind::Polys { ring: self.ring(a), ntt: false };
-        self.step(name, kind, Step::Intt, &[a.index])
+        self.limb(name, (self.ring(a), false), LimbOp::Intt, &[a.index])
     }
 
-    fn poly_pair<T>(&mut self, name: &str, step: Step, a: Var<T>, b: Var<T>) -> Var<T> {
-        assert!(Arc::ptr_eq(&self.ring(a), &self.ring(b)), "{name}: one ring");
-        let kind = self.kind(a);
-        self.step(name, kind, step, &[a.index, b.index])
+    fn poly_pair<D: Domain>(&mut self, name: &str, op: LimbOp, a: Var<D>, b: Var<D>) -> Var<D> {
+        let ring = self.ring(a);
+        assert!(Arc::ptr_eq(&ring, &self.ring(b)), "{name}: one ring");
+        self.limb(name, (ring, D::NTT), op, &[a.index, b.index])
     }
 
     /// Adds `a + b`, both in the same form.
     pub fn add<D: Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
-        self.poly_pair(name, Step::PolyAdd, a, b)
+        self.poly_pair(name, LimbOp::Add, a, b)
     }
 
     /// Adds `a − b`, both in the same form.
     pub fn sub<D: Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
-        self.poly_pair(name, Step::PolySub, a, b)
+        self.poly_pair(name, LimbOp::Sub, a, b)
     }
 
     /// Adds `a · b`: pointwise in NTT form.
     pub fn poly_mul(&mut self, name: &str, a: Var<Ntt>, b: Var<Ntt>) -> Var<Ntt> {
-        self.poly_pair(name, Step::PolyMul, a, b)
+        self.poly_pair(name, LimbOp::Mul, a, b)
     }
 
     /// Adds `a(X^element)`: coefficient `i` becomes that of `X^(i · element)`, where `X^N = −1`.
@@ -117,11 +164,11 @@ impl Builder {
     /// # Panics
     /// If `element`, a Galois element, is even or not below 2N.
     pub fn automorphism<D: Domain>(&mut self, name: &str, a: Var<D>, element: u32) -> Var<D> {
-        let order = 2 * self.ring(a).degree();
+        let ring = self.ring(a);
+        let order = 2 * ring.degree();
         let fits = element % 2 == 1 && (element as usize) < order;
         assert!(fits, "{name}: a Galois element is odd and below {order}");
-        let kind = self.kind(a);
-        self.step(name, kind, Step::Automorphism { element }, &[a.index])
+        self.limb(name, (ring, D::NTT), LimbOp::Automorphism { element }, &[a.index])
     }
 
     /// Adds the sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
@@ -144,7 +191,7 @@ impl Builder {
         index: Var<Integer>,
     ) -> Var<Ntt> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: true };
-        self.step(name, kind, Step::Uniform, &[seeds.index, index.index])
+        self.whole(name, kind, ring, RingOp::Uniform, &[seeds.index, index.index])
     }
 
     /// Adds the noise polynomial that `(key, index)` names: each coefficient the difference of the
@@ -158,7 +205,7 @@ impl Builder {
         index: Var<Integer>,
     ) -> Var<Coeff> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: false };
-        self.step(name, kind, Step::Noise, &[key.index, index.index])
+        self.whole(name, kind, ring, RingOp::Noise, &[key.index, index.index])
     }
 
     /// Adds the ternary polynomial that `(key, index)` names: each coefficient is `⌊3w / 2^64⌋ − 1`
@@ -172,7 +219,7 @@ impl Builder {
         index: Var<Integer>,
     ) -> Var<Coeff> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: false };
-        self.step(name, kind, Step::Ternary, &[key.index, index.index])
+        self.whole(name, kind, ring, RingOp::Ternary, &[key.index, index.index])
     }
 
     /// Adds a polynomial of integers, one to a coefficient; each is taken mod Q. They lie word by
@@ -197,8 +244,11 @@ impl Builder {
         assert_eq!(words % ring.degree(), 0, "{name}: the same words for each coefficient");
         let words_each = words / ring.degree();
         assert!((1..=MAX_PRIMES).contains(&words_each), "{name}: one to {MAX_PRIMES} words each");
-        let step = Step::Lift { words_each, signed };
-        self.step(name, Kind::Polys { ring: ring.clone(), ntt: false }, step, &[x.index])
+        if words_each == 1 {
+            return self.limb(name, (ring.clone(), false), LimbOp::Lift { signed }, &[x.index]);
+        }
+        let kind = Kind::Polys { ring: ring.clone(), ntt: false };
+        self.whole(name, kind, ring, RingOp::Lift { words_each, signed }, &[x.index])
     }
 
     /// Adds the integer in `[0, Q)` of each coefficient, of as many words as the ring has primes,
@@ -206,7 +256,7 @@ impl Builder {
     pub fn compose(&mut self, name: &str, a: Var<Coeff>) -> Var<Integer> {
         let ring = self.ring(a);
         let kind = Kind::Integers { words: ring.len_words() };
-        self.step(name, kind, Step::Compose, &[a.index])
+        self.whole(name, kind, &ring, RingOp::Compose, &[a.index])
     }
 
     /// Adds each coefficient, as the integer in (−Q/2, Q/2) that it stands for, modulo the primes
@@ -217,8 +267,9 @@ impl Builder {
     pub fn base_extend(&mut self, name: &str, a: Var<Coeff>, to: &Arc<Ring>) -> Var<Coeff> {
         let from = self.ring(a);
         assert_eq!(from.degree(), to.degree(), "{name}: rings of one degree");
-        let step = Step::BaseExtend { extension: Arc::new(BaseExtension::new(&from, to)) };
-        self.step(name, Kind::Polys { ring: to.clone(), ntt: false }, step, &[a.index])
+        let extension = Arc::new(BaseExtension::new(&from, to));
+        let kind = Kind::Polys { ring: to.clone(), ntt: false };
+        self.whole(name, kind, &from, RingOp::BaseExtend { to: to.clone(), extension }, &[a.index])
     }
 
     /// Adds `round(x / q)` of the integer `x` of each coefficient, `q` being the last prime of its
@@ -232,7 +283,7 @@ impl Builder {
         let is_rest = from.primes().split_last().is_some_and(|(_, rest)| rest == to.primes());
         assert!(is_rest && from.degree() == to.degree(), "{name}: the ring without its last prime");
         let kind = Kind::Polys { ring: to.clone(), ntt: false };
-        self.step(name, kind, Step::Rescale, &[a.index])
+        self.whole(name, kind, &from, RingOp::Rescale { to: to.clone() }, &[a.index])
     }
 
     /// Adds the residues of the primes of `to`, a run of those of the ring of `a`, in the form that
@@ -247,8 +298,7 @@ impl Builder {
         let Some(first) = first.filter(|_| from.degree() == to.degree()) else {
             panic!("{name}: a run of the primes of a ring");
         };
-        let kind = Kind::Polys { ring: to.clone(), ntt: D::NTT };
-        self.step(name, kind, Step::Limbs { first }, &[a.index])
+        self.limb(name, (to.clone(), D::NTT), LimbOp::Limbs { first }, &[a.index])
     }
 
     /// Adds the polynomial over `to` that has the residues of `a` and of `b`, in the form that both
@@ -268,8 +318,7 @@ impl Builder {
             && all.iter().all(|prime| p.contains(prime) != q.contains(prime))
             && [first.degree(), second.degree()] == [to.degree(); 2];
         assert!(is_whole, "{name}: the primes of both rings");
-        let kind = Kind::Polys { ring: to.clone(), ntt: D::NTT };
-        self.step(name, kind, Step::JoinLimbs, &[a.index, b.index])
+        self.limb(name, (to.clone(), D::NTT), LimbOp::JoinLimbs, &[a.index, b.index])
     }
 
     /// Adds `a · f_j mod q_j`, a constant for each prime, in the form that `a` has.
@@ -281,8 +330,8 @@ impl Builder {
         let is_reduced = factors.len() == ring.primes().len()
             && factors.iter().zip(ring.primes()).all(|(f, q)| f < q);
         assert!(is_reduced, "{name}: a residue for each prime");
-        let step = Step::Scale { factors: Arc::new(ScaleFactors(factors.to_vec())) };
-        self.step(name, Kind::Polys { ring, ntt: D::NTT }, step, &[a.index])
+        let op = LimbOp::Scale { factors: Arc::new(ScaleFactors(factors.to_vec())) };
+        self.limb(name, (ring, D::NTT), op, &[a.index])
     }
 
     /// Adds the sum of the products of pairs, with one reduction.
@@ -296,26 +345,29 @@ impl Builder {
         let is_one = operands.clone().all(|var| Arc::ptr_eq(&ring, &self.ring(var)));
         assert!(is_one, "{name}: one ring");
         let operands: Vec<_> = operands.map(|var| var.index).collect();
-        self.step(name, Kind::Polys { ring, ntt: true }, Step::MulSum, &operands)
+        self.limb(name, (ring, true), LimbOp::MulSum, &operands)
     }
 
     /// Adds the first coefficients of a polynomial, as `count` beats; lanes past its end are zero.
     pub fn pack(&mut self, name: &str, a: Var<Coeff>, count: usize) -> Var<Beat> {
         let ring = self.ring(a);
-        self.step(name, Kind::Beats { ring, count }, Step::Pack, &[a.index])
+        let kind = Kind::Beats { ring: ring.clone(), count };
+        self.whole(name, kind, &ring, RingOp::Pack, &[a.index])
     }
 
     /// Adds the polynomial in beats; coefficients that they do not hold are zero, lanes past its
     /// end go.
     pub fn unpack(&mut self, name: &str, a: Var<Beat>) -> Var<Coeff> {
         let ring = self.ring(a);
-        self.step(name, Kind::Polys { ring, ntt: false }, Step::Unpack, &[a.index])
+        let kind = Kind::Polys { ring: ring.clone(), ntt: false };
+        self.whole(name, kind, &ring, RingOp::Unpack, &[a.index])
     }
 
     /// Adds, lane by lane, `a + b mod q`.
     pub fn add_beats(&mut self, name: &str, a: Var<Beat>, b: Var<Beat>) -> Var<Beat> {
-        assert_eq!(self.kind(a).words(), self.kind(b).words(), "{name}: equal shapes");
-        self.poly_pair(name, Step::AddBeats, a, b)
+        let (kind, lanes) = (self.kind(a), self.of_lanes(a));
+        assert!(kind.is_same(&self.kind(b)), "{name}: equal shapes of one ring");
+        self.lane(name, kind, lanes, LaneOp::AddBeats, &[a.index, b.index])
     }
 
     /// Adds, lane by lane, `sums + a`, not reduced, and counts the lanes of `a` that are no residues: see
@@ -325,22 +377,17 @@ impl Builder {
     /// # Panics
     /// If shapes or rings differ.
     pub fn add_lanes(&mut self, name: &str, sums: Var<Lanes>, a: Var<Beat>) -> Var<Lanes> {
-        let (kind, beats) = (self.kind(sums), self.kind(a));
-        let fits = matches!(
-            (&kind, &beats),
-            (Kind::Lanes { ring, count }, Kind::Beats { ring: of, count: words })
-                if Arc::ptr_eq(ring, of) && count == words
-        );
-        assert!(fits, "{name}: equal shapes of one ring");
-        self.step(name, kind, Step::AddLanes, &[sums.index, a.index])
+        let ((ring, count), (of, beats)) = (self.of_lanes(sums), self.of_lanes(a));
+        assert!(Arc::ptr_eq(&ring, &of) && count == beats, "{name}: equal shapes of one ring");
+        let kind = self.kind(sums);
+        self.lane(name, kind, (ring, count), LaneOp::AddLanes, &[sums.index, a.index])
     }
 
     /// Adds, lane by lane, `sums mod q`, in beats.
     pub fn reduce_lanes(&mut self, name: &str, sums: Var<Lanes>) -> Var<Beat> {
-        let Kind::Lanes { ring, count } = self.kind(sums) else {
-            unreachable!("the handle names lanes")
-        };
-        self.step(name, Kind::Beats { ring, count }, Step::ReduceLanes, &[sums.index])
+        let (ring, count) = self.of_lanes(sums);
+        let kind = Kind::Beats { ring: ring.clone(), count };
+        self.lane(name, kind, (ring, count), LaneOp::ReduceLanes, &[sums.index])
     }
 
     /// Adds the first lane of `a` that is not below its prime, counted from lane 0 of its first
@@ -352,6 +399,7 @@ impl Builder {
     /// If `a` is secret: the check takes variable time.
     pub fn first_bad_lane(&mut self, name: &str, a: Var<Beat>) -> Var<Integer> {
         assert!(!self.program.values[a.index].secret, "{name}: the check takes variable time");
-        self.step(name, Kind::Integers { words: 1 }, Step::FirstBadLane, &[a.index])
+        let lanes = self.of_lanes(a);
+        self.lane(name, Kind::Integers { words: 1 }, lanes, LaneOp::FirstBadLane, &[a.index])
     }
 }
