@@ -35,10 +35,11 @@ mod twins;
 #[cfg(unix)]
 mod xdma;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
+    device::{self, Applied, Batch, Job, Runner},
     engine::{Cycles, DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
@@ -51,8 +52,7 @@ use constants::{Kept, Modular, Pairing, Quotient};
 use link::Link;
 pub use link::LinkError;
 use powers::FixedTable;
-use record::Recorder;
-use run::Applied;
+use record::{Recorder, Recording};
 
 /// The environment variable that names a card.
 const VARIABLE: &str = "CIPHERGRAM_FPGA";
@@ -202,11 +202,15 @@ impl FpgaEngine {
         lanes.sweep();
         self.device.sweep()
     }
+}
 
-    fn step(
+impl Runner for FpgaEngine {
+    type Target = Device;
+
+    fn step<'o>(
         &self,
-        recorder: &mut Recorder<'_>,
-        step: &Step,
+        recorder: &mut Recorder<'o>,
+        step: &'o Step,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
         match step {
@@ -216,6 +220,27 @@ impl FpgaEngine {
             }
             Step::Lane(_) | Step::Limb(_) | Step::Ring(_) => Err(DeviceFault::no_kernel(step)),
         }
+    }
+
+    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault> {
+        run::part(self, program, batch)
+    }
+
+    fn shares(&self, count: usize) -> Vec<Range<usize>> {
+        run::shares(count, self.full_batch() as usize / 2).collect()
+    }
+
+    /// A modulus may be secret even where no value is.
+    fn is_secret(&self, program: &Program) -> bool {
+        program.has_secrets() || program.steps().any(Step::is_of_residues)
+    }
+
+    fn execute(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+        self.device.run(job)
+    }
+
+    fn products(&self, recording: &Recording<'_>) -> u64 {
+        recording.multiplies(self.device.sizes.rows)
     }
 }
 
@@ -280,7 +305,7 @@ impl Engine for FpgaEngine {
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         check_support(self, program)?;
         let count = interpret::check_operands(program, operands)?;
-        let ran = self.sweep().and_then(|()| run::run(self, program, operands, count));
+        let ran = self.sweep().and_then(|()| device::run(self, program, operands, count));
         ran.map_err(|why| RunError::Device { engine: self.name(), why })
     }
 }
@@ -295,9 +320,7 @@ impl Measure for FpgaEngine {
     /// arrays.
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
         check_support(self, program).ok()?;
-        let all = program.inputs().count() + program.outputs().len();
-        let count = interpret::count(program, operands);
-        (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
+        device::multiplies(self, program, operands, interpret::count(program, operands))
     }
 
     fn cycles(&self) -> Option<Cycles> {

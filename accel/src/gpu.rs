@@ -31,6 +31,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
+    device::{Applied, Batch, Job, Runner},
     engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
@@ -41,8 +42,7 @@ use constants::{Constants, FixedTable};
 use device::Device;
 pub use device::GpuError;
 use polys::RingConstants;
-use record::Recorder;
-use run::Applied;
+use record::{Recorder, Recording};
 pub use shaders::Prelude;
 
 /// Items that keep the largest cards busy: some waves of the numbers that their registers hold at
@@ -167,11 +167,15 @@ impl GpuEngine {
         self.tables.sweep();
         self.rings.sweep();
     }
+}
 
-    fn step(
+impl Runner for GpuEngine {
+    type Target = Device;
+
+    fn step<'o>(
         &self,
-        recorder: &mut Recorder<'_>,
-        step: &Step,
+        recorder: &mut Recorder<'o>,
+        step: &'o Step,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
         match step {
@@ -185,6 +189,18 @@ impl GpuEngine {
                 }
             },
         }
+    }
+
+    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault> {
+        run::part(self, program, batch)
+    }
+
+    fn execute(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+        self.device.run(job)
+    }
+
+    fn products(&self, recording: &Recording<'_>) -> u64 {
+        multiplies::of(recording)
     }
 }
 
@@ -214,7 +230,7 @@ impl Engine for GpuEngine {
         check_support(self, program)?;
         let count = interpret::check_operands(program, operands)?;
         self.sweep();
-        run::run(self, program, operands, count)
+        crate::device::run(self, program, operands, count)
             .map_err(|why| RunError::Device { engine: self.name(), why })
     }
 }
@@ -226,9 +242,7 @@ impl Measure for GpuEngine {
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
         check_support(self, program).ok()?;
-        let all = program.inputs().count() + program.outputs().len();
-        let count = interpret::count(program, operands);
-        (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
+        crate::device::multiplies(self, program, operands, interpret::count(program, operands))
     }
 }
 

@@ -30,12 +30,12 @@
 //!
 //! This crate knows no key, no plaintext encoding, no scheme and no socket.
 
-mod batch;
 pub mod beats;
 pub mod choice;
 pub mod conformance;
 pub mod cpu;
 mod derived;
+mod device;
 pub mod dot;
 pub mod engine;
 pub mod exponents;

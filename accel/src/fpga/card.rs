@@ -15,7 +15,7 @@ use super::{
     ring::{Card, wipes},
 };
 use crate::{
-    batch::{Batch, Job},
+    device::{Batch, Job},
     engine::{Cycles, DeviceFault},
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Sizes {
 }
 
 /// A card, for all threads.
-pub(super) struct Device {
+pub(crate) struct Device {
     pub(super) sizes: Sizes,
     description: String,
     is_emulated: bool,
@@ -46,7 +46,7 @@ pub(super) struct Device {
 }
 
 /// Memory that outlives a run.
-pub(super) struct Resident {
+pub(crate) struct Resident {
     device: Arc<Device>,
     beats: Range<u64>,
 }

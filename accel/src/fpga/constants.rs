@@ -7,12 +7,13 @@ use zeroize::Zeroizing;
 
 use super::{
     card::{Device, Resident},
-    record::{Call, Numbers, Recorder, Words},
+    record::{Call, Numbers, Recorder},
     registers,
     shape::{self, DIGIT, Shape},
 };
 use crate::{
     beats,
+    device::Words,
     engine::DeviceFault,
     fpga::descriptor::Operation,
     modulus::{Modulus, inverse_mod_word, power_of_two_mod},

@@ -9,7 +9,7 @@ pub(super) const BEAT: usize = 64;
 
 /// The form of an item: numbers one after the other, each from a beat on.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(crate) struct Form {
     pub(super) numbers: usize,
     /// Words of 64 bits of a number on the host; the rest of its last beat is zero.
     pub(super) words: usize,

@@ -5,9 +5,12 @@ use super::{
     descriptor::Operation,
     record::{Call, Numbers, Recorder},
     registers,
-    run::{Applied, View},
 };
-use crate::{engine::DeviceFault, program::LaneStep};
+use crate::{
+    device::{Applied, View},
+    engine::DeviceFault,
+    program::LaneStep,
+};
 
 impl FpgaEngine {
     /// Records sums of beats lane by lane, modulo the primes of the lanes.
@@ -15,8 +18,10 @@ impl FpgaEngine {
         &self,
         recorder: &mut Recorder<'_>,
         LaneStep { ring, count: beats, .. }: &LaneStep,
-        Applied { out, args, count }: Applied<'_>,
+        applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
+        let Applied { out, args, .. } = applied;
+        let count = applied.items();
         let kept = self.lanes(ring)?;
         let (primes, beats) = (kept.number(recorder, 0), *beats as u64);
         // Whole turns of the primes are an item of the card: as long as it may be.

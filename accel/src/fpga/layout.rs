@@ -1,18 +1,10 @@
 //! Which beats the memory of a recording takes: what does not hold something at the same time may
 //! lie in the same ones.
 
-/// When memory holds something, and its size.
-#[derive(Clone, Copy)]
-pub(super) struct Life {
-    /// The first descriptor that uses it; 0 stands before all of them.
-    pub(super) first: usize,
-    /// The last one.
-    pub(super) last: usize,
-    pub(super) beats: u64,
-}
+use crate::device::Life;
 
 /// The places of the memory of a recording, from beat 0 on.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// For each its first beat; none of what stays, or of what nothing uses.
     pub(super) places: Vec<Option<u64>>,
     /// Beats in all.
@@ -33,14 +25,14 @@ impl Layout {
             there.sort_unstable();
             let mut at = 0;
             for &(start, end, _) in &there {
-                if at + life.beats <= start {
+                if at + life.size <= start {
                     break;
                 }
                 at = at.max(end);
             }
-            there.push((at, at + life.beats, life.last));
+            there.push((at, at + life.size, life.last));
             layout.places[index] = Some(at);
-            layout.beats = layout.beats.max(at + life.beats);
+            layout.beats = layout.beats.max(at + life.size);
         }
         layout
     }
@@ -54,7 +46,7 @@ mod tests {
     /// nowhere.
     #[test]
     fn beats_are_used_again() {
-        let life = |first, last, beats| Some(Life { first, last, beats });
+        let life = |first, last, size| Some(Life { first, last, size });
         let lives = [life(0, 9, 3), life(0, 1, 10), None, life(1, 2, 5), life(2, 3, 8)];
         let layout = Layout::new(&lives);
         assert_eq!(layout.places, [Some(0), Some(3), None, Some(13), Some(3)]);

@@ -7,11 +7,14 @@ use super::{
     card::{Device, Resident},
     constants::Modular,
     descriptor::Operation,
-    record::{Call, Numbers, Recorder, Words},
+    record::{Call, Numbers, Recorder},
     residues::copy,
-    run::View,
 };
-use crate::{engine::DeviceFault, program::FixedBase};
+use crate::{
+    device::{View, Words},
+    engine::DeviceFault,
+    program::FixedBase,
+};
 
 /// The bits that a digit can have.
 const WIDTHS: [u64; 3] = [1, 2, 4];

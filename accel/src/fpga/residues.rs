@@ -14,10 +14,10 @@ use super::{
     powers,
     record::{Call, Numbers, Recorder},
     registers,
-    run::Applied,
     shape::{self, Shape},
 };
 use crate::{
+    device::Applied,
     engine::DeviceFault,
     modulus::Modulus,
     program::{Crt, PairOp, ResidueOp, ResidueStep, Step},
@@ -98,7 +98,8 @@ impl FpgaEngine {
         modulus: &Arc<Modulus>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { out, args, count } = applied;
+        let Applied { out, args, .. } = applied;
+        let count = applied.items();
         let (a, d) = (args[0].number(0), out.number(0));
         match op {
             ResidueOp::Mul => {
@@ -173,7 +174,8 @@ impl FpgaEngine {
         [square, root]: [&Arc<Modulus>; 2],
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { out, args, count } = applied;
+        let Applied { out, args, .. } = applied;
+        let count = applied.items();
         let [low, high] = [0, 1].map(|digit| out.number(digit));
         match op {
             PairOp::OnePlusMn => {
@@ -288,7 +290,8 @@ impl FpgaEngine {
         modulus: &Arc<Modulus>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { out, args, count, .. } = applied;
+        let Applied { out, args, .. } = applied;
+        let count = applied.items();
         let m = &*self.modulus(modulus)?;
         let rows = args[0].kind.words() / out.kind.words();
         let mut product = args[0].number(0);
@@ -312,7 +315,8 @@ impl FpgaEngine {
         crt: &Arc<Crt>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
-        let Applied { out, args, count, .. } = applied;
+        let Applied { out, args, .. } = applied;
+        let count = applied.items();
         let q = &*self.modulus(crt.q())?;
         let constants = self.crt(crt, q)?;
         let (a, b) = (args[0].number(0), args[1].number(0));

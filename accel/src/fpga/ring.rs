@@ -13,11 +13,11 @@ use super::{
     form::{BEAT, Form},
     link::{Link, LinkError},
     memory::Free,
-    record::{Recording, Transfer},
+    record::Recording,
     registers,
 };
 use crate::{
-    batch::{Job, Part},
+    device::{Job, Part, Transfer},
     engine::DeviceFault,
 };
 

@@ -8,10 +8,11 @@ use zeroize::Zeroizing;
 use super::{
     device::Device,
     memory::Resident,
-    record::{Bindings, Buffer, Recorder, Words},
+    record::{Bindings, Recorder},
     shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
 };
 use crate::{
+    device::{Buffer, Words},
     engine::DeviceFault,
     modulus::{Modulus, inverse_mod_word, power_of_two_mod},
     program::{Crt, FixedBase},
@@ -160,7 +161,7 @@ pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Arc<Resident
     let mut recorder = Recorder::default();
     let buffer = recorder.resident(&resident);
     recorder.fill(buffer, Words::Borrowed(words));
-    device.once(&recorder.finish())?;
+    device.once(&recorder.finish()?)?;
     Ok(resident)
 }
 
@@ -248,7 +249,7 @@ impl FixedTable {
         };
         let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
         recorder.over_numbers(m.table_kernel(), m.shape, windows, &bindings, &params);
-        device.once(&recorder.finish())?;
+        device.once(&recorder.finish()?)?;
         Ok(Self { width, windows, memory })
     }
 

@@ -9,11 +9,11 @@ use rayon::prelude::*;
 use super::{
     device::{Device, unmapped},
     pool::Purpose,
-    record::{Buffer, Command, Dispatch, Memory, Recording},
+    record::{Command, Dispatch, Recording},
     shaders::PARAMS_BYTES,
 };
 use crate::{
-    batch::{Batch, Job},
+    device::{Batch, Buffer, Job, Memory},
     engine::DeviceFault,
 };
 
@@ -265,14 +265,15 @@ impl Slot {
         if !self.filled {
             start = 0;
             let constants = recording.constants.iter();
-            pieces.extend(constants.map(|(buffer, words)| {
-                (bytemuck::cast_slice(words.as_slice()), self.buffer(recording, *buffer))
+            pieces.extend(constants.map(|constant| {
+                let words = bytemuck::cast_slice(constant.data.as_slice());
+                (words, self.buffer(recording, constant.buffer))
             }));
             pieces.push((&all_params, params));
         }
-        pieces.extend(recording.inputs.iter().map(|&(buffer, operand)| {
-            let words = batch.input(operand, &items);
-            (bytemuck::cast_slice(words), self.buffer(recording, buffer))
+        pieces.extend(recording.inputs.iter().map(|input| {
+            let words = batch.input(input.data, &items);
+            (bytemuck::cast_slice(words), self.buffer(recording, input.buffer))
         }));
         pieces.retain(|(words, _)| !words.is_empty());
         let mut at = start;
@@ -288,10 +289,11 @@ impl Slot {
         self.encode(device, recording, &mut encoder);
         let mut at = 0;
         let mut outputs = vec![];
-        for (&(buffer, operand), down) in recording.outputs.iter().zip(self.down.iter().cycle()) {
-            let bytes = recording.bytes(buffer);
-            encoder.copy_buffer_to_buffer(self.buffer(recording, buffer), 0, down, at, bytes);
-            outputs.push((operand, bytes));
+        for (output, down) in recording.outputs.iter().zip(self.down.iter().cycle()) {
+            let bytes = recording.bytes(output.buffer);
+            let buffer = self.buffer(recording, output.buffer);
+            encoder.copy_buffer_to_buffer(buffer, 0, down, at, bytes);
+            outputs.push((output.data, bytes));
             at += bytes;
         }
         let submission = device.queue.submit([encoder.finish()]);

@@ -1,17 +1,9 @@
 //! Which buffers of a recording share memory: those that do not hold something at the same time.
 
-/// When a buffer holds something, and its size.
-#[derive(Clone, Copy)]
-pub(super) struct Life {
-    /// The first command that uses it; 0 stands before all of them.
-    pub(super) first: usize,
-    /// The last one.
-    pub(super) last: usize,
-    pub(super) bytes: u64,
-}
+use crate::device::Life;
 
 /// The places of the buffers of a recording.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// For each buffer its place; none of those that stay, or that nothing uses.
     pub(super) places: Vec<Option<usize>>,
     /// For each place its bytes.
@@ -23,7 +15,7 @@ impl Layout {
     /// free and large enough; else the largest that is free, which grows.
     pub(super) fn new(lives: &[Option<Life>]) -> Self {
         let of_buffer = |(index, life): (usize, &Option<Life>)| {
-            life.map(|Life { first, last, bytes }| (first, last, index, bytes))
+            life.map(|Life { first, last, size }| (first, last, index, 4 * size))
         };
         let mut order: Vec<_> = lives.iter().enumerate().filter_map(of_buffer).collect();
         order.sort_unstable();

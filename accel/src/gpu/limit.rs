@@ -59,5 +59,5 @@ pub(super) fn run(device: &Device, threads: u32, rounds: u32) -> Result<(), Devi
     let params = RingParams { count: threads, words: rounds, ..RingParams::default() };
     let bindings = Bindings { constants: nothing, a: nothing, b: nothing, out, state: None };
     recorder.over_words(Kernel::Limit, threads, &bindings, &params);
-    device.once(&recorder.finish())
+    device.once(&recorder.finish()?)
 }

@@ -9,12 +9,12 @@ use super::{
     constants::filled,
     device::Device,
     memory::Resident,
-    record::{Bindings, Buffer, Recorder, Words},
-    run::{Applied, View},
+    record::{Bindings, Recorder},
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
 use crate::{
     beats,
+    device::{Applied, Buffer, View, Words},
     engine::DeviceFault,
     modulus::inverse_mod_word,
     program::{BaseExtension, ExtensionRow, Kind, LaneStep, LimbOp, LimbStep, RingOp, RingStep},

@@ -1,42 +1,63 @@
-//! The work of a device on some items of a batch, as data: memory, words that go up, kernels in
-//! their order, words that come down. To record asks nothing of a device; `execute.rs` carries it
-//! out.
-
-use std::sync::Arc;
-
-use zeroize::Zeroizing;
+//! Recordings for adapters: kernels over buffers of words of 32 bits. `execute.rs` carries them out.
 
 use super::{
-    layout::{Layout, Life},
+    device::Device,
+    layout::Layout,
     memory::Resident,
     shaders::{AsWords, GROUP, Kernel, Shape},
 };
+use crate::{
+    device::{self, Buffer, Life, Target, View, Words},
+    program::Kind,
+};
 
-/// Memory in a recording, by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Buffer(pub(super) usize);
+pub(crate) type Recorder<'o> = device::Recorder<'o, Device>;
+pub(crate) type Recording<'o> = device::Recording<'o, Device>;
 
-/// The memory of a [`Buffer`].
-pub(super) enum Memory {
-    /// Words of 32 bits that a run has for as long as a recording needs them. They hold anything at
-    /// first.
-    Own { words: usize },
-    /// Memory that was there before the run and stays.
-    Resident(Arc<Resident>),
+/// Words of 64 bits as they lie on the host.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain {
+    words: usize,
 }
 
-/// Words that the host has.
-pub(crate) enum Words<'o> {
-    Borrowed(&'o [u64]),
-    Owned(Zeroizing<Vec<u64>>),
+impl Target for Device {
+    type Command = Command;
+    type Resident = Resident;
+    type Form = Plain;
+    type Layout = Layout;
+
+    const IN_FLIGHT: usize = 0;
+
+    fn form(kind: &Kind) -> Plain {
+        Plain { words: kind.words() }
+    }
+
+    fn size(form: &Plain) -> u64 {
+        2 * form.words as u64
+    }
+
+    fn buffers(command: &Command) -> impl Iterator<Item = Buffer> {
+        let buffers = match command {
+            Command::Clear(buffer) => std::slice::from_ref(buffer),
+            Command::Dispatch(dispatch) => &dispatch.buffers,
+        };
+        buffers.iter().copied()
+    }
+
+    fn layout(lives: &[Option<Life>]) -> Layout {
+        Layout::new(lives)
+    }
 }
 
-impl Words<'_> {
-    pub(super) fn as_slice(&self) -> &[u64] {
-        match self {
-            Self::Borrowed(words) => words,
-            Self::Owned(words) => words,
-        }
+impl View<'_> {
+    /// Returns the words of 32 bits of an item.
+    pub(super) fn words(&self) -> u32 {
+        2 * self.kind.words() as u32
+    }
+
+    /// Returns the words of 32 bits from one item to the next.
+    pub(super) fn stride(&self) -> u32 {
+        if self.shared { 0 } else { self.words() }
     }
 }
 
@@ -51,7 +72,7 @@ pub(crate) struct Bindings {
 }
 
 /// One dispatch.
-pub(super) struct Dispatch {
+pub(crate) struct Dispatch {
     pub(super) kernel: Kernel,
     /// How numbers are spread, of kernels over big numbers.
     pub(super) shape: Option<Shape>,
@@ -63,88 +84,35 @@ pub(super) struct Dispatch {
 }
 
 /// A step of a device, one after the other: each may read the results of those before.
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Sets all of a buffer to zero.
     Clear(Buffer),
     Dispatch(Dispatch),
 }
 
-/// Collects what is to be done with some items. See the [module](self) documentation.
-#[derive(Default)]
-pub(crate) struct Recorder<'o> {
-    memory: Vec<Memory>,
-    constants: Vec<(Buffer, Words<'o>)>,
-    inputs: Vec<(Buffer, usize)>,
-    commands: Vec<Command>,
-    outputs: Vec<(Buffer, usize)>,
-    nothing: Option<Buffer>,
-}
-
-/// The work on a number of items, wherever in a batch they are.
-pub(super) struct Recording<'o> {
-    /// The memory of each buffer.
-    pub(super) memory: Vec<Memory>,
-    /// Words that go up and are the same for all items.
-    pub(super) constants: Vec<(Buffer, Words<'o>)>,
-    /// Which operands' items go up before any command, and where.
-    pub(super) inputs: Vec<(Buffer, usize)>,
-    pub(super) commands: Vec<Command>,
-    /// Which operands' items come down after all commands, and whence.
-    pub(super) outputs: Vec<(Buffer, usize)>,
-    /// Which buffers share memory.
-    pub(super) layout: Layout,
-}
-
 impl<'o> Recorder<'o> {
-    fn add(&mut self, memory: Memory) -> Buffer {
-        self.memory.push(memory);
-        Buffer(self.memory.len() - 1)
-    }
-
     /// Returns memory for `words` words of 32 bits, with anything in it.
     pub(super) fn buffer(&mut self, words: usize) -> Buffer {
-        self.add(Memory::Own { words: words.max(1) })
+        self.memory(words.max(1) as u64)
     }
 
     /// Returns memory for `words` words of 32 bits, zero when the next command comes.
     pub(super) fn zeros(&mut self, words: usize) -> Buffer {
         let buffer = self.buffer(words);
-        self.commands.push(Command::Clear(buffer));
+        self.push(Command::Clear(buffer));
         buffer
     }
 
     /// Returns memory that holds `words`, which are the same for all items of a batch.
     pub(super) fn constant(&mut self, words: Words<'o>) -> Buffer {
-        let buffer = self.buffer(2 * words.as_slice().len());
-        self.fill(buffer, words);
-        buffer
+        let form = Plain { words: words.as_slice().len() };
+        self.item(words, form)
     }
 
     /// Fills a buffer before any command with words that are the same for all items of a batch.
     pub(super) fn fill(&mut self, buffer: Buffer, words: Words<'o>) {
-        if !words.as_slice().is_empty() {
-            self.constants.push((buffer, words));
-        }
-    }
-
-    /// Returns memory that outlives the run.
-    pub(super) fn resident(&mut self, resident: &Arc<Resident>) -> Buffer {
-        let is_it =
-            |memory: &Memory| matches!(memory, Memory::Resident(r) if Arc::ptr_eq(r, resident));
-        match self.memory.iter().position(is_it) {
-            Some(index) => Buffer(index),
-            None => self.add(Memory::Resident(resident.clone())),
-        }
-    }
-
-    /// Fills a buffer with the items of an operand before any command.
-    pub(super) fn input(&mut self, buffer: Buffer, operand: usize) {
-        self.inputs.push((buffer, operand));
-    }
-
-    /// Copies the first words of a buffer to the items of an operand after all commands.
-    pub(super) fn output(&mut self, buffer: Buffer, operand: usize) {
-        self.outputs.push((buffer, operand));
+        let form = Plain { words: words.as_slice().len() };
+        self.put(buffer, 0, words, form);
     }
 
     /// Runs a kernel over `count` numbers, in teams.
@@ -181,52 +149,12 @@ impl<'o> Recorder<'o> {
         params: &impl AsWords,
     ) {
         let Bindings { constants, a, b, out, state } = *bindings;
-        let state = state.unwrap_or_else(|| self.nothing());
+        let state = state.unwrap_or_else(|| self.spare());
         let buffers = [constants, a, b, out, state];
         let (read, written) = buffers.split_at(3);
         assert!(out != state && !written.iter().any(|b| read.contains(b)), "{}", kernel.name());
         let params = params.as_words();
-        self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
-    }
-
-    /// Returns a buffer for a binding that a kernel has no use for.
-    fn nothing(&mut self) -> Buffer {
-        let nothing = self.nothing.unwrap_or_else(|| self.buffer(1));
-        *self.nothing.insert(nothing)
-    }
-
-    pub(super) fn finish(self) -> Recording<'o> {
-        let layout = Layout::new(&self.lives());
-        let Self { memory, constants, inputs, commands, outputs, .. } = self;
-        Recording { memory, constants, inputs, commands, outputs, layout }
-    }
-
-    /// Returns for each buffer of a run's own when it holds something; `None` where nothing uses
-    /// it.
-    fn lives(&self) -> Vec<Option<Life>> {
-        let mut lives: Vec<Option<Life>> = vec![None; self.memory.len()];
-        let mut used = |buffer: Buffer, at: usize| {
-            if let Memory::Own { words } = self.memory[buffer.0] {
-                let bytes = 4 * words as u64;
-                let life = lives[buffer.0].get_or_insert(Life { first: at, last: at, bytes });
-                (life.first, life.last) = (life.first.min(at), life.last.max(at));
-            }
-        };
-        let end = self.commands.len() + 1;
-        for (buffer, _) in &self.constants {
-            // What went up once is there for the items after these as well.
-            used(*buffer, 0);
-            used(*buffer, end);
-        }
-        self.inputs.iter().for_each(|&(buffer, _)| used(buffer, 0));
-        for (index, command) in self.commands.iter().enumerate() {
-            match command {
-                Command::Clear(buffer) => used(*buffer, index + 1),
-                Command::Dispatch(d) => d.buffers.iter().for_each(|&b| used(b, index + 1)),
-            }
-        }
-        self.outputs.iter().for_each(|&(buffer, _)| used(buffer, end));
-        lives
+        self.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 }
 
@@ -242,21 +170,17 @@ impl Recording<'_> {
     /// Returns the bytes of a buffer that a kernel sees; 0 of memory that stays, which is as large
     /// as it is.
     pub(super) fn bytes(&self, buffer: Buffer) -> u64 {
-        match self.memory[buffer.0] {
-            Memory::Own { words } => 4 * words as u64,
-            Memory::Resident(_) => 0,
-        }
+        4 * self.size(buffer)
     }
 
     /// Returns the bytes of the constants that go up.
     pub(super) fn constant_bytes(&self) -> u64 {
-        self.constants.iter().map(|(_, words)| 8 * words.as_slice().len() as u64).sum()
+        self.constants.iter().map(|constant| 4 * Device::size(&constant.form)).sum()
     }
 
     /// Returns the bytes of the items that go up, and of those that come down.
     pub(super) fn item_bytes(&self) -> [u64; 2] {
-        [&self.inputs, &self.outputs]
-            .map(|items| items.iter().map(|&(buffer, _)| self.bytes(buffer)).sum())
+        self.item_sizes().map(|words| 4 * words)
     }
 
     /// Returns the bytes of the largest buffer.
@@ -293,7 +217,7 @@ mod tests {
         let mut recorder = Recorder::default();
         let constant = recorder.constant(Words::Borrowed(&[7; 3]));
         let mut chain = vec![recorder.buffer(10)];
-        recorder.input(chain[0], 0);
+        recorder.input(chain[0], Plain { words: 5 }, 0);
         for words in [20, 30, 5] {
             let next = recorder.buffer(words);
             copy(&mut recorder, chain[chain.len() - 1], next);
@@ -302,8 +226,8 @@ mod tests {
         let late = recorder.zeros(8);
         copy(&mut recorder, constant, late);
         let unused = recorder.buffer(1000);
-        recorder.output(chain[3], 1);
-        let recording = recorder.finish();
+        recorder.output(chain[3], Plain { words: 2 }, 1);
+        let Ok(recording) = recorder.finish() else { panic!("nothing is refused") };
         let place = |buffer: Buffer| recording.layout.places[buffer.0];
         assert_eq!((place(chain[2]), place(unused)), (place(chain[0]), None));
         assert_eq!(place(chain[3]), place(chain[1]));

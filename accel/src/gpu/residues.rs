@@ -7,11 +7,11 @@ use zeroize::Zeroizing;
 use super::{
     GpuEngine,
     constants::{Constants, MAX_WIDTH, digit_cost},
-    record::{Bindings, Buffer, Recorder, Words},
-    run::{Applied, View},
+    record::{Bindings, Recorder},
     shaders::{Kernel, LIMB_BITS, MAX_ROUNDS, Params, WordParams},
 };
 use crate::{
+    device::{Applied, Buffer, View, Words},
     engine::DeviceFault,
     modulus::Modulus,
     program::{Crt, FixedBase, PairOp, ResidueOp, ResidueStep},

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::{pool::Purpose, shaders::Kernel, *};
-use crate::{Builder, CpuEngine, batch::Batch, conformance, ring::largest_primes};
+use crate::{Builder, CpuEngine, conformance, ring::largest_primes};
 
 /// Returns an engine, or prints why this test does nothing.
 pub(super) fn present() -> Option<GpuEngine> {
@@ -55,7 +55,7 @@ fn failed(why: DeviceFault) -> Result<(), RunError> {
 /// Returns the items of a part of a program with one operand and one result.
 fn part_size(engine: &GpuEngine, program: &Program, count: usize) -> Result<usize, DeviceFault> {
     let operands = &mut [Operand::SecretIn(&[]), Operand::Out(&mut [])];
-    run::part(engine, program, &Batch::new(program, operands, count))
+    engine.part(program, &Batch::new(program, operands, count))
 }
 
 /// Every kind of operand: items, a constant, what all share, an accumulator, two results.
@@ -126,7 +126,7 @@ fn parts_of_any_size_give_the_same() {
             Operand::Out(&mut []),
         ];
         engine.device.set_memory_bytes(bytes);
-        run::part(&engine, &program, &Batch::new(&program, operands, 10))
+        engine.part(&program, &Batch::new(&program, operands, 10))
     });
     assert_eq!(sizes, [Ok(1), Ok(2), Ok(10)]);
 }

@@ -1,0 +1,12 @@
+//! Engines over devices: a program over some items of a batch is recorded as data, which the device carries out part by
+//! part of the batch. What is recorded, and how much at once, is the device's own; the rest is here.
+
+mod batch;
+mod record;
+mod run;
+
+pub(crate) use batch::{Batch, Job, Part};
+pub(crate) use record::{
+    Applied, Buffer, Life, Memory, Recorder, Recording, Target, Transfer, View, Words,
+};
+pub(crate) use run::{Runner, multiplies, record, run};

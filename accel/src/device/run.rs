@@ -1,0 +1,167 @@
+//! A run: a program is recorded over parts of a batch, which go to the device.
+
+use std::ops::Range;
+
+use super::{Applied, Batch, Job, Recorder, Recording, Target, View, Words};
+use crate::{
+    engine::{DeviceFault, Engine, Operand},
+    program::{Program, Source, Step},
+};
+
+/// An engine that records programs for a device.
+pub(crate) trait Runner: Engine {
+    type Target: Target;
+
+    /// Records a step that the engine supports.
+    ///
+    /// # Errors
+    /// Constants that it needs could not be made.
+    fn step<'o>(
+        &self,
+        recorder: &mut Recorder<'o, Self::Target>,
+        step: &'o Step,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault>;
+
+    /// Returns the items of a batch that go to the device at once, about as many in each part.
+    ///
+    /// # Errors
+    /// Out of memory, if the device cannot hold even one; or constants could not be made.
+    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault>;
+
+    /// Returns the shares of `count` items that each step is applied to, one after the other.
+    fn shares(&self, count: usize) -> Vec<Range<usize>> {
+        vec![0..count]
+    }
+
+    /// Returns whether device memory of a run has to be overwritten.
+    fn is_secret(&self, program: &Program) -> bool {
+        program.has_secrets()
+    }
+
+    /// Does all parts that are left of a job; `batch.done` is how far it came.
+    ///
+    /// # Errors
+    /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
+    fn execute(
+        &self,
+        job: &mut Job<'_, '_, Recording<'_, Self::Target>>,
+    ) -> Result<(), DeviceFault>;
+
+    /// Counts the products of a recording.
+    fn products(&self, recording: &Recording<'_, Self::Target>) -> u64;
+}
+
+/// Runs a program over operands that fit it.
+pub(crate) fn run<R: Runner>(
+    engine: &R,
+    program: &Program,
+    operands: &mut [Operand<'_>],
+    count: usize,
+) -> Result<(), DeviceFault> {
+    let mut batch = Batch::new(program, operands, count);
+    if count == 0 {
+        return Ok(());
+    }
+    let mut size = engine.part(program, &batch)?;
+    loop {
+        let left = count - batch.done;
+        size = size.min(left);
+        let full = record(engine, program, &batch, size)?;
+        let rest = match left % size {
+            0 => None,
+            rest => Some(record(engine, program, &batch, rest)?),
+        };
+        let recordings = [&full, rest.as_ref().unwrap_or(&full)];
+        let secret = engine.is_secret(program);
+        match engine.execute(&mut Job { batch: &mut batch, size, recordings, secret }) {
+            // The device has less than was thought. What is done stays done.
+            Err(DeviceFault::OutOfMemory) if size > 1 => size = size.div_ceil(2),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Counts the products of a run; none where there are operands missing, or the device fails. Those that make constants
+/// are not counted.
+pub(crate) fn multiplies<R: Runner>(
+    engine: &R,
+    program: &Program,
+    operands: &[Operand<'_>],
+    count: usize,
+) -> Option<u64> {
+    if operands.len() != program.inputs().count() + program.outputs().len() {
+        return None;
+    }
+    if count == 0 {
+        return Some(0);
+    }
+    let batch = Batch::unwritten(program, operands, count);
+    let size = engine.part(program, &batch).ok()?;
+    let of_part = |items| Some(engine.products(&record(engine, program, &batch, items).ok()?));
+    let rest = match count % size {
+        0 => 0,
+        rest => of_part(rest)?,
+    };
+    Some((count / size) as u64 * of_part(size)? + rest)
+}
+
+/// Records a program over `count` items.
+pub(crate) fn record<'o, R: Runner>(
+    engine: &R,
+    program: &'o Program,
+    batch: &Batch<'o>,
+    count: usize,
+) -> Result<Recording<'o, R::Target>, DeviceFault> {
+    let values = program.values();
+    let mut recorder = Recorder::default();
+    let mut views: Vec<View<'o>> = Vec::with_capacity(values.len());
+    let mut operand = 0;
+    for value in values {
+        let kind = &value.kind;
+        let form = R::Target::form(kind);
+        let size = R::Target::size(&form) * count as u64;
+        let (buffer, shared) = match &value.source {
+            Source::Constant(constant) => {
+                (recorder.item(Words::Borrowed(constant.words()), form), true)
+            }
+            Source::Input { .. } => {
+                let shared = batch.shared(operand);
+                let buffer = match shared {
+                    Some(words) => recorder.item(Words::Borrowed(words), form),
+                    None => {
+                        let buffer = recorder.memory(size);
+                        recorder.input(buffer, form, operand);
+                        buffer
+                    }
+                };
+                operand += 1;
+                (buffer, shared.is_some())
+            }
+            Source::Step { .. } => (recorder.memory(size), false),
+        };
+        views.push(View { kind, buffer, shared, first: 0 });
+    }
+    for (index, value) in values.iter().enumerate() {
+        let Source::Step { step, operands } = &value.source else { continue };
+        for items in engine.shares(count) {
+            let view = |value: usize| View { first: items.start as u64, ..views[value] };
+            let args: Vec<_> = operands.iter().map(|&operand| view(operand)).collect();
+            let (out, count) = (&view(index), items.len() as u32);
+            engine.step(&mut recorder, step, Applied { out, args: &args, count })?;
+        }
+    }
+    let mut output = |value: usize, operand: usize| {
+        recorder.output(views[value].buffer, R::Target::form(views[value].kind), operand);
+    };
+    for &(target, after) in program.updates() {
+        // What replaces an accumulator comes down to the same place.
+        if let Some(operand) = program.inputs().position(|(value, _)| value == target) {
+            output(after, operand);
+        }
+    }
+    for (index, &value) in program.outputs().iter().enumerate() {
+        output(value, operand + index);
+    }
+    recorder.finish()
+}
