@@ -186,7 +186,7 @@ mod tests {
             let Notice::Absent { why, is_asked: true } = notice else { panic!("a card") };
             assert_eq!(why, "CIPHERGRAM_FPGA names no card");
         };
-        let engine = choose(Choice::Fpga, || unreachable!("no GPU is asked for"), tell);
+        let engine = choose(Choice::Fpga, || panic!("no GPU is asked for"), tell);
         assert_eq!(engine.name(), CpuEngine::new().name());
     }
 }

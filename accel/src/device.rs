@@ -2,6 +2,7 @@
 //! part of the batch. What is recorded, and how much at once, is the device's own; the rest is here.
 
 mod batch;
+pub(crate) mod numbers;
 mod record;
 mod run;
 

@@ -35,7 +35,7 @@ mod twins;
 #[cfg(unix)]
 mod xdma;
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
@@ -56,6 +56,8 @@ use record::{Recorder, Recording};
 
 /// The environment variable that names a card.
 const VARIABLE: &str = "CIPHERGRAM_FPGA";
+/// The most shares of a part.
+const SHARES: usize = 4;
 /// How long the head may stand still.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -226,8 +228,11 @@ impl Runner for FpgaEngine {
         run::part(self, program, batch)
     }
 
-    fn shares(&self, count: usize) -> Vec<Range<usize>> {
-        run::shares(count, self.full_batch() as usize / 2).collect()
+    /// The descriptors of a share wait for each other, those of another do not, and so the units that it leaves idle
+    /// work on the next. None is so small that arrays idle.
+    fn shares(&self, count: usize) -> usize {
+        let least = (self.full_batch() as usize / 2).max(1);
+        (count / least).clamp(1, SHARES)
     }
 
     /// A modulus may be secret even where no value is.

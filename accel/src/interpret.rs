@@ -148,11 +148,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the words that a step or an update writes.
+    /// Returns the words that a step or an update may write: none of an input.
     fn words_mut(&mut self) -> &mut [u64] {
         match &mut self.operand {
             Operand::Out(w) | Operand::InOut(w) => w,
-            Operand::In(_) | Operand::SecretIn(_) => unreachable!("operands were checked"),
+            Operand::In(_) | Operand::SecretIn(_) => &mut [],
         }
     }
 }
@@ -295,23 +295,30 @@ impl<'p> Plan<'p> {
             match task {
                 Task::Whole(value) => {
                     let Value { kind, source, .. } = &self.program.values()[*value];
-                    let Source::Step { step, operands } = source else {
-                        unreachable!("what is computed is a step")
+                    let (operands, accumulates) = match source {
+                        Source::Step { step, operands } => (&operands[..], step.accumulates()),
+                        _ => (&[][..], false),
                     };
                     let range = 0..kind.words() * block.count;
                     self.write(*value, (block, range), scratch, views, |out, scratch, views| {
                         let arg = |value: usize| self.arg(value, scratch, views, block);
-                        let operands = if step.accumulates() {
+                        let operands = if accumulates {
                             self.put_first(operands[0], *value, out, arg);
                             &operands[1..]
                         } else {
                             operands
                         };
-                        let mut run = |args: &[Arg<'_>]| match step {
-                            Step::Residue(step) => k.residues(step, kind, out, args),
-                            Step::Ring(step) => k.polynomials(step, kind, out, args),
-                            Step::Lane(step) => k.lanes(step, kind, out, args),
-                            Step::Limb(_) => unreachable!("it runs prime by prime"),
+                        let mut run = |args: &[Arg<'_>]| match source {
+                            Source::Step { step: Step::Residue(step), .. } => {
+                                k.residues(step, kind, out, args)
+                            }
+                            Source::Step { step: Step::Ring(step), .. } => {
+                                k.polynomials(step, kind, out, args)
+                            }
+                            Source::Step { step: Step::Lane(step), .. } => {
+                                k.lanes(step, kind, out, args)
+                            }
+                            _ => unreachable!("it is a step, and none that runs prime by prime"),
                         };
                         // Most steps have one operand or two; a short run would feel room for more.
                         match operands {

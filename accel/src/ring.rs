@@ -69,6 +69,19 @@ impl Ring {
         Ok(Self::of_primes(degree, primes.to_vec(), roots))
     }
 
+    /// Makes the ring of the `count` largest primes of `bits` bits that are 1 modulo 2N.
+    ///
+    /// # Panics
+    /// If there are not so many, or N or `bits` are out of range.
+    #[must_use]
+    pub fn largest(bits: u32, degree: usize, count: usize) -> Self {
+        let primes = largest_primes(bits, degree, count);
+        match Self::new(degree, &primes) {
+            Ok(ring) if primes.len() == count => ring,
+            _ => panic!("a ring of {count} primes of {bits} bits for N = {degree}"),
+        }
+    }
+
     /// Returns the ring of `count` of its primes, from number `first` on, in the same order.
     ///
     /// # Panics

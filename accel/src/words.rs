@@ -62,6 +62,16 @@ impl Zeroize for Words {
     }
 }
 
+/// Returns `COUNT` neighbours, from number `first` on: their number is known where they are taken one by one, so that no
+/// check stands between them.
+#[inline(always)]
+pub(crate) fn run<T, const COUNT: usize>(list: &[T], first: usize) -> &[T; COUNT] {
+    match list[first..].first_chunk() {
+        Some(run) => run,
+        None => unreachable!("lists have as many as a block needs"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,9 +9,8 @@ pub mod transport;
 use std::sync::Arc;
 
 use ciphergram_accel::{
-    Builder, Modulus, Program, Ring,
+    Builder, Modulus, ModulusError, Program, Ring,
     program::{Residue, Var},
-    ring::largest_primes,
 };
 
 /// Returns an odd modulus of exactly `bits` bits, `bits` a multiple of 64: all ones.
@@ -20,10 +19,15 @@ use ciphergram_accel::{
 /// Never: all ones is odd.
 #[must_use]
 pub fn modulus(bits: u32) -> Arc<Modulus> {
-    match Modulus::new("m", &vec![u64::MAX; bits as usize / 64]) {
-        Ok(m) => Arc::new(m),
-        Err(why) => unreachable!("{why}"),
-    }
+    made(Modulus::new("m", &vec![u64::MAX; bits as usize / 64]))
+}
+
+/// Returns a modulus that is right by how it was chosen.
+///
+/// # Panics
+/// If it is not.
+fn made(modulus: Result<Modulus, ModulusError>) -> Arc<Modulus> {
+    Arc::new(modulus.unwrap_or_else(|why| panic!("a modulus: {why}")))
 }
 
 /// Returns the ring of `ckks-sum`.
@@ -32,10 +36,7 @@ pub fn modulus(bits: u32) -> Arc<Modulus> {
 /// Never: the primes are chosen for the ring.
 #[must_use]
 pub fn ring() -> Arc<Ring> {
-    match Ring::new(4096, &largest_primes(50, 4096, 2)) {
-        Ok(ring) => Arc::new(ring),
-        Err(why) => unreachable!("{why}"),
-    }
+    Arc::new(Ring::largest(50, 4096, 2))
 }
 
 /// Builds a program of residues `x` with one output.

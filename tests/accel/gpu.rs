@@ -182,7 +182,7 @@ mod long {
             .map(|operand| match operand {
                 Operand::In(words) => Operand::In(words),
                 Operand::SecretIn(words) => Operand::SecretIn(words),
-                _ => unreachable!("inputs"),
+                _ => panic!("inputs alone"),
             })
             .collect();
         operands.push(Operand::Out(&mut out));

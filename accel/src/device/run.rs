@@ -1,7 +1,5 @@
 //! A run: a program is recorded over parts of a batch, which go to the device.
 
-use std::ops::Range;
-
 use super::{Applied, Batch, Job, Recorder, Recording, Target, View, Words};
 use crate::{
     engine::{DeviceFault, Engine, Operand},
@@ -29,9 +27,9 @@ pub(crate) trait Runner: Engine {
     /// Out of memory, if the device cannot hold even one; or constants could not be made.
     fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault>;
 
-    /// Returns the shares of `count` items that each step is applied to, one after the other.
-    fn shares(&self, count: usize) -> Vec<Range<usize>> {
-        vec![0..count]
+    /// Returns into how many shares, one after the other, each step cuts `count` items.
+    fn shares(&self, _count: usize) -> usize {
+        1
     }
 
     /// Returns whether device memory of a run has to be overwritten.
@@ -144,10 +142,12 @@ pub(crate) fn record<'o, R: Runner>(
     }
     for (index, value) in values.iter().enumerate() {
         let Source::Step { step, operands } = &value.source else { continue };
-        for items in engine.shares(count) {
-            let view = |value: usize| View { first: items.start as u64, ..views[value] };
+        let shares = engine.shares(count);
+        for share in 0..shares {
+            let [first, end] = [share, share + 1].map(|share| share * count / shares);
+            let view = |value: usize| View { first: first as u64, ..views[value] };
             let args: Vec<_> = operands.iter().map(|&operand| view(operand)).collect();
-            let (out, count) = (&view(index), items.len() as u32);
+            let (out, count) = (&view(index), (end - first) as u32);
             engine.step(&mut recorder, step, Applied { out, args: &args, count })?;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero};
+use crypto_bigint::ConcatenatingMul as _;
 use zeroize::Zeroizing;
 
 use super::{
@@ -13,16 +13,16 @@ use super::{
 };
 use crate::{
     beats,
-    device::Words,
+    device::{
+        Words,
+        numbers::{self, Secret, big, cut, mul_mod, power_of_two},
+    },
     engine::DeviceFault,
     fpga::descriptor::Operation,
-    modulus::{Modulus, inverse_mod_word, power_of_two_mod},
+    modulus::{Modulus, inverse_mod_word},
     program::Crt,
     ring::Ring,
 };
-
-/// Numbers that are overwritten when they go.
-pub(super) type Secret = Zeroizing<Vec<u64>>;
 
 /// Numbers that stay on the card, one after the other.
 pub(super) struct Kept {
@@ -80,7 +80,7 @@ impl Modular {
         let (m, bits) = (modulus.words(), u64::from(modulus.bits()));
         let words = m.len() as u64;
         let shape = Shape::modular(device.sizes.rows, bits, 64 * words);
-        let [one, square] = [1, 2].map(|times| power_of_two(times * shape.radix, m));
+        let [one, square] = [1, 2].map(|times| power_of_two(times * shape.radix as u32, m));
         let loose = shape::beats(bits + 18);
         let numbers: [(&[u64], u64); 5] =
             [(m, 0), (&folded(m), 0), (&one, loose), (&square, 0), (&[1], 0)];
@@ -193,7 +193,7 @@ impl Pairing {
         let s = root.words();
         let radix = modular.shape.radix;
         let k = Zeroizing::new(vec![negated_inverse(s[0])]);
-        let rest = mul_mod(&k, &power_of_two(radix, s), s);
+        let rest = mul_mod(&k, &power_of_two(radix as u32, s), s);
         let power = Zeroizing::new(power_of_two_words(radix));
         let top = Zeroizing::new(big(&power).concatenating_mul(&*big(&k)));
         let missing = Zeroizing::new(big(s).wrapping_sub(&*big(&rest)));
@@ -259,12 +259,7 @@ pub(super) fn recombination(
     crt: &Crt,
     q: &Modular,
 ) -> Result<Kept, DeviceFault> {
-    let words = crt.q().words();
-    let plus = mul_mod(crt.p_inverse(), &power_of_two(q.shape.radix, words), words);
-    // −x as (q − 1) · x.
-    let mut last = Zeroizing::new(words.to_vec());
-    last[0] ^= 1;
-    let minus = mul_mod(&last, &plus, words);
+    let [plus, minus] = numbers::recombination(crt, q.shape.radix as u32);
     Kept::new(device, &[(&plus, 0), (&minus, 0)])
 }
 
@@ -300,40 +295,8 @@ fn folded(m: &[u64]) -> Secret {
     Zeroizing::new(words.collect())
 }
 
-/// `2^exponent mod m`. Constant time.
-pub(super) fn power_of_two(exponent: u64, m: &[u64]) -> Secret {
-    Zeroizing::new(power_of_two_mod(exponent as u32, m))
-}
-
 fn power_of_two_words(exponent: u64) -> Vec<u64> {
     let mut words = vec![0; exponent as usize / 64 + 1];
     words[exponent as usize / 64] = 1 << (exponent % 64);
     words
-}
-
-/// Returns a number that is overwritten when it goes.
-fn big(words: &[u64]) -> Zeroizing<BoxedUint> {
-    Zeroizing::new(BoxedUint::from_words(words.iter().copied()))
-}
-
-/// Returns a number in exactly so many words, which hold it.
-fn cut(words: &[u64], count: usize) -> Secret {
-    let mut out = Zeroizing::new(vec![0; count]);
-    out.iter_mut().zip(words).for_each(|(to, &word)| *to = word);
-    out
-}
-
-/// Returns a modulus as a divisor, with no copy of it.
-fn divisor(m: &BoxedUint) -> &NonZero<BoxedUint> {
-    match m.as_odd_vartime() {
-        Some(odd) => odd.as_nz_ref(),
-        None => unreachable!("a modulus is odd"),
-    }
-}
-
-/// `a · b mod m`. Constant time.
-fn mul_mod(a: &[u64], b: &[u64], m: &[u64]) -> Secret {
-    let product = Zeroizing::new(big(a).concatenating_mul(&*big(b)));
-    let rest = Zeroizing::new(product.rem(divisor(&big(m))));
-    cut(rest.as_words(), m.len())
 }

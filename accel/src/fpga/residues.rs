@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{
     FpgaEngine,
-    constants::{Modular, Quotient, power_of_two},
+    constants::{Modular, Quotient},
     descriptor::Operation,
     powers,
     record::{Call, Numbers, Recorder},
@@ -17,7 +17,7 @@ use super::{
     shape::{self, Shape},
 };
 use crate::{
-    device::Applied,
+    device::{Applied, numbers::power_of_two},
     engine::DeviceFault,
     modulus::Modulus,
     program::{Crt, PairOp, ResidueOp, ResidueStep, Step},
@@ -67,7 +67,7 @@ pub(super) fn reduce_any(
     count: u64,
 ) {
     let shape = Shape::modular(rows, m.bits, 64 * words as u64);
-    let power = recorder.number(power_of_two(shape.radix, modulus.words()), m.length());
+    let power = recorder.number(power_of_two(shape.radix as u32, modulus.words()), m.length());
     let loose = m.loose(recorder, count);
     let call = m.product(recorder, [power, x, loose], count);
     recorder.call(Call { passes: shape.passes, ..call });

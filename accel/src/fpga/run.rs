@@ -1,6 +1,4 @@
-//! Which items of a batch go to the card together, and which of them a step is applied to at once.
-
-use std::ops::Range;
+//! Which items of a batch go to the card together.
 
 use super::FpgaEngine;
 use crate::{
@@ -12,9 +10,6 @@ use crate::{
 /// The beats of a part that go up and come down, where there are more in a batch: 32 MiB. The card
 /// computes one part while the one before it comes down and the next goes up.
 const PART_BEATS: u64 = 1 << 19;
-
-/// The most shares of a part.
-const SHARES: usize = 4;
 
 /// Returns the items of a batch that go to the card at once, about as many in each part: all where
 /// there are few, else so many that two parts have room in its memory.
@@ -49,12 +44,4 @@ pub(super) fn part(
         items = items.div_ceil(2);
     }
     Ok(items)
-}
-
-/// Returns the shares of a part that its steps are applied to one after the other: the descriptors of a share wait for
-/// each other, those of another do not, and so the units that it leaves idle work on the next. None is smaller than
-/// `least`, which keeps the arrays busy.
-pub(super) fn shares(count: usize, least: usize) -> impl Iterator<Item = Range<usize>> {
-    let shares = (count / least.max(1)).clamp(1, SHARES);
-    (0..shares).map(move |share| share * count / shares..(share + 1) * count / shares)
 }

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero};
 use zeroize::Zeroizing;
 
 use super::{
     device::Device,
     memory::Resident,
     record::{Bindings, Recorder},
-    shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
+    shaders::{CONSTANTS_HEAD, LIMB_BITS, OverNumbers, Params, Shape},
 };
 use crate::{
-    device::{Buffer, Words},
+    device::{
+        Buffer, Words,
+        numbers::{digits_of, mul_mod, power_of_two, recombination},
+    },
     engine::DeviceFault,
-    modulus::{Modulus, inverse_mod_word, power_of_two_mod},
+    modulus::{Modulus, inverse_mod_word},
     program::{Crt, FixedBase},
 };
 
@@ -61,10 +63,8 @@ impl Constants {
     ) -> Result<Self, DeviceFault> {
         let shape = Shape::of_words(root.len_words());
         let bits = shape.pair_radix_bits();
-        let powers = [bits, 2 * bits].map(|bits| {
-            let power = Zeroizing::new(power_of_two_mod(bits, square.words()));
-            digits_of(&power, &big(root.words()))
-        });
+        let powers = [bits, 2 * bits]
+            .map(|bits| digits_of(&power_of_two(bits, square.words()), root.words()));
         let numbers: Vec<&[u64]> = powers.iter().flatten().map(|digit| digit.as_slice()).collect();
         Ok(Self { digits: 2, ..Self::new(device, shape, root.words(), &numbers)? })
     }
@@ -82,10 +82,7 @@ impl Constants {
     pub(crate) fn of_crt(device: &Arc<Device>, crt: &Crt) -> Result<Self, DeviceFault> {
         let q = crt.q();
         let bits = Shape::of_words(q.len_words()).radix_bits();
-        let radix = Zeroizing::new(power_of_two_mod(bits, q.words()));
-        let plus = mul_mod(crt.p_inverse(), &radix, q);
-        // −x as (q − 1) · x.
-        let minus = mul_mod(&minus_one(q.words()), &plus, q);
+        let [plus, minus] = recombination(crt, bits);
         Self::with_extras(device, q, &[&minus, &plus])
     }
 
@@ -97,8 +94,7 @@ impl Constants {
         let m = modulus.words();
         let shape = Shape::of_words(m.len());
         let bits = shape.radix_bits();
-        let one = Zeroizing::new(power_of_two_mod(bits, m));
-        let square = Zeroizing::new(power_of_two_mod(2 * bits, m));
+        let [one, square] = [bits, 2 * bits].map(|bits| power_of_two(bits, m));
         let numbers: Vec<&[u64]> = [&one[..], &square].into_iter().chain(extras.to_vec()).collect();
         Self::new(device, shape, m, &numbers)
     }
@@ -125,13 +121,13 @@ impl Constants {
     }
 
     /// Returns the kernel of tables of powers.
-    pub(crate) fn table_kernel(&self) -> Kernel {
-        if self.digits == 1 { Kernel::Table } else { Kernel::PairTable }
+    pub(crate) fn table_kernel(&self) -> OverNumbers {
+        if self.digits == 1 { OverNumbers::Table } else { OverNumbers::PairTable }
     }
 
     /// Returns the kernel of products of entries of such tables.
-    pub(crate) fn pow_kernel(&self) -> Kernel {
-        if self.digits == 1 { Kernel::Pow } else { Kernel::PairPow }
+    pub(crate) fn pow_kernel(&self) -> OverNumbers {
+        if self.digits == 1 { OverNumbers::Pow } else { OverNumbers::PairPow }
     }
 
     /// Returns the words of a residue that stays on the device.
@@ -163,44 +159,6 @@ pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Arc<Resident
     recorder.fill(buffer, Words::Borrowed(words));
     device.once(&recorder.finish()?)?;
     Ok(resident)
-}
-
-/// m − 1 for an odd m.
-fn minus_one(m: &[u64]) -> Zeroizing<Vec<u64>> {
-    let mut words = Zeroizing::new(m.to_vec());
-    words[0] ^= 1;
-    words
-}
-
-/// Returns a number that is overwritten when it goes.
-fn big(words: &[u64]) -> Zeroizing<BoxedUint> {
-    Zeroizing::new(BoxedUint::from_words(words.iter().copied()))
-}
-
-/// Returns a modulus as a divisor, with no copy of it.
-fn divisor(m: &BoxedUint) -> &NonZero<BoxedUint> {
-    match m.as_odd_vartime() {
-        Some(odd) => odd.as_nz_ref(),
-        None => unreachable!("a modulus is odd"),
-    }
-}
-
-/// Returns the digits in base s of a number below s². Constant time.
-fn digits_of(x: &[u64], s: &BoxedUint) -> [Zeroizing<Vec<u64>>; 2] {
-    let (quotient, rest) = big(x).div_rem(divisor(s));
-    [rest, quotient].map(|digit| {
-        let digit = Zeroizing::new(digit);
-        let mut words = Zeroizing::new(vec![0; s.as_words().len()]);
-        words.iter_mut().zip(digit.as_words()).for_each(|(to, &word)| *to = word);
-        words
-    })
-}
-
-/// `a · b mod m`. Constant time.
-fn mul_mod(a: &[u64], b: &[u64], m: &Modulus) -> Zeroizing<Vec<u64>> {
-    let product = Zeroizing::new(big(a).concatenating_mul(&*big(b)));
-    let rest = Zeroizing::new(product.rem(divisor(&big(m.words()))));
-    Zeroizing::new(rest.as_words()[..m.len_words()].to_vec())
 }
 
 /// The powers of a fixed base: `base^(digit · 2^(width · window))` for every window and digit.
@@ -248,7 +206,7 @@ impl FixedTable {
             ..Params::default()
         };
         let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
-        recorder.over_numbers(m.table_kernel(), m.shape, windows, &bindings, &params);
+        recorder.over_numbers(m.table_kernel(), m.shape, windows, &bindings, params);
         device.once(&recorder.finish()?)?;
         Ok(Self { width, windows, memory })
     }
@@ -276,8 +234,7 @@ fn in_digits(residues: &[u64], modulus: &Modulus) -> Zeroizing<Vec<u64>> {
         None => Zeroizing::new(residues.to_vec()),
         Some(root) => {
             let mut words = Zeroizing::new(Vec::with_capacity(each.len() * 2 * root.len_words()));
-            let root = big(root.words());
-            each.flat_map(|x| digits_of(x, &root))
+            each.flat_map(|x| digits_of(x, root.words()))
                 .for_each(|digit| words.extend_from_slice(&digit));
             words
         }
@@ -291,7 +248,7 @@ fn first_powers(fixed: &FixedBase, width: u32, windows: u32) -> Zeroizing<Vec<u6
     let mut words = Zeroizing::new(Vec::with_capacity(windows as usize * m.len_words()));
     for window in 0..windows {
         if window > 0 {
-            (0..width).for_each(|_| power = mul_mod(&power, &power, m));
+            (0..width).for_each(|_| power = mul_mod(&power, &power, m.words()));
         }
         words.extend_from_slice(&power);
     }

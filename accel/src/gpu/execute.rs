@@ -200,7 +200,8 @@ impl Slot {
         self.bound.clear();
         for (index, dispatch) in recording.dispatches().enumerate() {
             let at = index as u64 * params_stride(device);
-            let pipeline = device.pipeline(dispatch.kernel, dispatch.shape);
+            let (kernel, shape) = dispatch.work.kernel();
+            let pipeline = device.pipeline(kernel, shape);
             let group = self.bind(device, recording, dispatch, (&params_buffer, at));
             self.bound.push((pipeline, group));
         }
@@ -331,12 +332,8 @@ impl Slot {
                 continue;
             }
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            for command in commands {
-                let (Command::Dispatch(dispatch), Some((pipeline, group))) =
-                    (command, bound.next())
-                else {
-                    unreachable!("each dispatch is bound")
-                };
+            let dispatches = commands.iter().filter_map(Command::dispatch);
+            for (dispatch, (pipeline, group)) in dispatches.zip(bound.by_ref()) {
                 pass.set_pipeline(pipeline);
                 pass.set_bind_group(0, group, &[]);
                 let rows = dispatch.groups.div_ceil(most);
@@ -380,7 +377,8 @@ fn params_stride(device: &Device) -> u64 {
 fn all_params(recording: &Recording<'_>, stride: u64) -> Vec<u8> {
     let mut all = vec![0; recording.dispatches().count() * stride as usize];
     for (dispatch, room) in recording.dispatches().zip(all.chunks_mut(stride as usize)) {
-        room[..4 * dispatch.params.len()].copy_from_slice(bytemuck::cast_slice(&dispatch.params));
+        let params = dispatch.work.params();
+        room[..4 * params.len()].copy_from_slice(bytemuck::cast_slice(&params));
     }
     all
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{
     device::Device,
     record::{Bindings, Recorder},
-    shaders::{Kernel, MAX_ROUNDS, RingParams},
+    shaders::{MAX_ROUNDS, OverRings, RingParams},
 };
 use crate::engine::DeviceFault;
 
@@ -58,6 +58,6 @@ pub(super) fn run(device: &Device, threads: u32, rounds: u32) -> Result<(), Devi
     let (nothing, out) = (recorder.zeros(2), recorder.buffer(2 * threads as usize));
     let params = RingParams { count: threads, words: rounds, ..RingParams::default() };
     let bindings = Bindings { constants: nothing, a: nothing, b: nothing, out, state: None };
-    recorder.over_words(Kernel::Limit, threads, &bindings, &params);
+    recorder.over_rings(OverRings::Limit, threads, &bindings, params);
     device.once(&recorder.finish()?)
 }

@@ -3,8 +3,8 @@
 //! item; so is the one by which a thread finds two digits of a quotient at once.
 
 use super::{
-    record::{Dispatch, Recording},
-    shaders::{Kernel, Shape},
+    record::{Dispatch, Recording, Work},
+    shaders::{Kernel, OverNumbers, OverRings, Params, RingParams, Shape},
 };
 
 /// Products of functions of `ring.wgsl` and of `times` of `tile.wgsl`. The low half of a product of
@@ -16,15 +16,12 @@ const TIMES: u64 = 6;
 
 /// Counts the products of all dispatches of a recording.
 pub(super) fn of(recording: &Recording<'_>) -> u64 {
+    let of_dispatch = |dispatch: &Dispatch| match &dispatch.work {
+        Work::Numbers { kernel, shape, params } => of_numbers(*kernel, *shape, params),
+        Work::Words { .. } => 0,
+        Work::Rings { kernel, params } => of_rings(*kernel, params),
+    };
     recording.dispatches().map(of_dispatch).sum()
-}
-
-fn of_dispatch(dispatch: &Dispatch) -> u64 {
-    match (dispatch.shape, dispatch.kernel) {
-        (Some(shape), _) => of_numbers(dispatch, shape),
-        (None, Kernel::Choose | Kernel::UnitPair) => 0,
-        (None, _) => of_words(dispatch),
-    }
 }
 
 /// Counts the products of one product modulo m of `limbs` limbs: for each limb of a factor those by
@@ -38,78 +35,57 @@ fn of_pair(limbs: u64, of_factor: u64, is_square: bool) -> u64 {
     (if is_square { 4 } else { 5 }) * limbs * of_factor
 }
 
-fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
-    let &[count, .., _, rows, windows, width, _, flag, from_round, to_round] = &params[..] else {
-        unreachable!("parameters of kernels over big numbers")
-    };
+fn of_numbers(kernel: OverNumbers, shape: Shape, params: &Params) -> u64 {
+    let &Params { count, rows, windows, width, flag, from_round, to_round, .. } = params;
     let limbs = u64::from(shape.total());
     let [product, rows_of] = [of_product(limbs), u64::from(rows)];
-    let is_pair = kernel.digits() == 2;
+    let is_pair = Kernel::from(kernel).digits() == 2;
     let of_residue = |is_square| match is_pair {
         true => of_pair(limbs, limbs + 2, is_square),
         false => product,
     };
     let each = match kernel {
-        Kernel::MontMul => (1 + u64::from(flag)) * product,
-        Kernel::Product => u64::from(to_round - from_round) * product,
-        Kernel::Table | Kernel::PairTable => (1 + (1 << width)) * of_residue(false),
-        Kernel::Pow | Kernel::PairPow => {
+        OverNumbers::MontMul => (1 + u64::from(flag)) * product,
+        OverNumbers::Product => u64::from(to_round - from_round) * product,
+        OverNumbers::Table | OverNumbers::PairTable => (1 + (1 << width)) * of_residue(false),
+        OverNumbers::Pow | OverNumbers::PairPow => {
             let last = windows * (width + rows);
             let is_square = |round: u32| round != last && round % (width + rows) < width;
             (from_round..to_round).map(|round| of_residue(is_square(round))).sum()
         }
-        Kernel::PairMul => of_pair(limbs, limbs, false),
-        Kernel::Reduce => (1 + 2 * rows_of) * product,
-        Kernel::Divide | Kernel::Linear => product,
-        Kernel::ResiduesSum => 2 * product,
+        OverNumbers::PairMul => of_pair(limbs, limbs, false),
+        OverNumbers::Reduce => (1 + 2 * rows_of) * product,
+        OverNumbers::Divide | OverNumbers::Linear => product,
+        OverNumbers::ResiduesSum => 2 * product,
         // Sums of three products: four of a round, three in the end.
-        Kernel::Invert => (4 * rows_of + 3) * 3 * limbs,
-        _ => unreachable!("{} is over words", kernel.name()),
+        OverNumbers::Invert => (4 * rows_of + 3) * 3 * limbs,
     };
     u64::from(count) * each
 }
 
-fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
-    let &[count, _, limbs, _, _, first_stage, stages, log_columns, _, words, ..] = &params[..]
-    else {
-        unreachable!("parameters of kernels over rings")
-    };
+fn of_rings(kernel: OverRings, params: &RingParams) -> u64 {
+    let &RingParams { count, limbs, first_stage, stages, log_columns, words, .. } = params;
     let (limbs, words) = (u64::from(limbs), u64::from(words));
     let residues = 1 << (stages + log_columns);
     let butterflies = residues / 2 * u64::from(stages) * TIMES;
     let each = match kernel {
-        Kernel::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
-        Kernel::Scale => MUL_FACTOR,
-        Kernel::Lift => 2 * words * MUL_FACTOR + REDUCED,
+        OverRings::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
+        OverRings::Scale => MUL_FACTOR,
+        OverRings::Lift => 2 * words * MUL_FACTOR + REDUCED,
         // Digits take two for each prime before theirs; then, for each prime, 2L words of 32 bits
         // are times both halves of it.
-        Kernel::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
-        Kernel::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
-        Kernel::Rescale => 2 * MUL_FACTOR,
-        Kernel::Ntt if log_columns == 0 => butterflies + residues * REDUCED,
-        Kernel::Ntt => butterflies,
+        OverRings::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
+        OverRings::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
+        OverRings::Rescale => 2 * MUL_FACTOR,
+        OverRings::Ntt if log_columns == 0 => butterflies + residues * REDUCED,
+        OverRings::Ntt => butterflies,
         // The last stage of all multiplies its sums too.
-        Kernel::Intt if first_stage == 0 => butterflies + residues / 2 * TIMES,
-        Kernel::Intt => butterflies + residues * REDUCED,
-        Kernel::Limit => 8 * words,
-        Kernel::PolyAdd | Kernel::PolySub | Kernel::Limbs => 0,
-        Kernel::Pack | Kernel::Unpack | Kernel::AddBeats => 0,
-        Kernel::Noise | Kernel::Ternary | Kernel::Uniform | Kernel::Automorphism => 0,
-        Kernel::Choose | Kernel::UnitPair => unreachable!("{} is over words", kernel.name()),
-        Kernel::MontMul
-        | Kernel::Product
-        | Kernel::Table
-        | Kernel::PairTable
-        | Kernel::Pow
-        | Kernel::PairPow
-        | Kernel::Reduce
-        | Kernel::Divide
-        | Kernel::Linear
-        | Kernel::ResiduesSum
-        | Kernel::PairMul
-        | Kernel::Invert => {
-            unreachable!("{} is over big numbers", kernel.name())
-        }
+        OverRings::Intt if first_stage == 0 => butterflies + residues / 2 * TIMES,
+        OverRings::Intt => butterflies + residues * REDUCED,
+        OverRings::Limit => 8 * words,
+        OverRings::PolyAdd | OverRings::PolySub | OverRings::Limbs => 0,
+        OverRings::Pack | OverRings::Unpack | OverRings::AddBeats => 0,
+        OverRings::Noise | OverRings::Ternary | OverRings::Uniform | OverRings::Automorphism => 0,
     };
     u64::from(count) * each
 }

@@ -10,7 +10,7 @@ use super::{
     device::Device,
     memory::Resident,
     record::{Bindings, Recorder},
-    shaders::{Kernel, MAX_ROUNDS, RingParams},
+    shaders::{MAX_ROUNDS, OverRings, RingParams},
 };
 use crate::{
     beats,
@@ -106,13 +106,13 @@ impl Over {
     fn record(
         &self,
         recorder: &mut Recorder<'_>,
-        kernel: Kernel,
+        kernel: OverRings,
         count: u32,
         [a, b, out]: [Buffer; 3],
     ) {
         let bindings = Bindings { constants: self.constants, a, b, out, state: self.state };
         let params = RingParams { count, ..self.params };
-        recorder.over_words(kernel, count, &bindings, &params);
+        recorder.over_rings(kernel, count, &bindings, params);
     }
 }
 
@@ -153,15 +153,15 @@ impl GpuEngine {
         let numbers = count * out.words() / 2;
         let mut each = |kernel| over.record(recorder, kernel, numbers, buffers);
         match op {
-            LimbOp::Add => each(Kernel::PolyAdd),
-            LimbOp::Sub => each(Kernel::PolySub),
-            LimbOp::Mul => each(Kernel::PolyMul),
+            LimbOp::Add => each(OverRings::PolyAdd),
+            LimbOp::Sub => each(OverRings::PolySub),
+            LimbOp::Mul => each(OverRings::PolyMul),
             LimbOp::Lift { signed } => lift(recorder, &over, (1, *signed), numbers, buffers),
             LimbOp::Scale { factors } => {
                 let pairs = factors.words().iter().zip(ring.primes());
                 let words: Vec<u64> = pairs.flat_map(|(&w, &q)| factor(w, q)).collect();
                 let factors = recorder.constant(Words::Owned(Zeroizing::new(words)));
-                over.record(recorder, Kernel::Scale, numbers, [a.buffer, factors, out.buffer]);
+                over.record(recorder, OverRings::Scale, numbers, [a.buffer, factors, out.buffer]);
             }
             LimbOp::Limbs { .. } | LimbOp::JoinLimbs => {
                 pick_limbs(recorder, &over, ring, args, out.buffer, numbers);
@@ -176,7 +176,7 @@ impl GpuEngine {
                         ..params
                     };
                     let buffers = [a.buffer, b.buffer, out.buffer];
-                    Over { params, ..over }.record(recorder, Kernel::PolyMul, numbers, buffers);
+                    Over { params, ..over }.record(recorder, OverRings::PolyMul, numbers, buffers);
                 }
             }
             LimbOp::Automorphism { element } => {
@@ -186,10 +186,10 @@ impl GpuEngine {
                     false => (inverse_mod_word(u64::from(*element)) as u32, 0),
                 };
                 let over = Over { params: RingParams { words, stages, ..params }, ..over };
-                over.record(recorder, Kernel::Automorphism, numbers, buffers);
+                over.record(recorder, OverRings::Automorphism, numbers, buffers);
             }
-            LimbOp::Ntt => transform(recorder, Kernel::Ntt, &over, a, out, numbers),
-            LimbOp::Intt => transform(recorder, Kernel::Intt, &over, a, out, numbers),
+            LimbOp::Ntt => transform(recorder, OverRings::Ntt, &over, a, out, numbers),
+            LimbOp::Intt => transform(recorder, OverRings::Intt, &over, a, out, numbers),
         }
         Ok(())
     }
@@ -214,30 +214,30 @@ impl GpuEngine {
             }
             RingOp::Noise => {
                 over.params.words = seeds(a);
-                over.record(recorder, Kernel::Noise, coefficients >> 3, buffers);
+                over.record(recorder, OverRings::Noise, coefficients >> 3, buffers);
             }
             RingOp::Ternary => {
                 over.params.words = seeds(a);
-                over.record(recorder, Kernel::Ternary, coefficients >> 3, buffers);
+                over.record(recorder, OverRings::Ternary, coefficients >> 3, buffers);
             }
             RingOp::Lift { words_each, signed } => {
                 lift(recorder, &over, (*words_each as u32, *signed), numbers, buffers);
             }
-            RingOp::Compose => over.record(recorder, Kernel::Compose, coefficients, buffers),
-            RingOp::Rescale { .. } => over.record(recorder, Kernel::Rescale, numbers, buffers),
+            RingOp::Compose => over.record(recorder, OverRings::Compose, coefficients, buffers),
+            RingOp::Rescale { .. } => over.record(recorder, OverRings::Rescale, numbers, buffers),
             RingOp::BaseExtend { extension, .. } => {
                 over.params.words = extension.rows().len() as u32;
                 let words = Words::Owned(Zeroizing::new(extension_words(extension)));
                 let buffers = [a.buffer, recorder.constant(words), out.buffer];
-                over.record(recorder, Kernel::BaseExtend, coefficients, buffers);
+                over.record(recorder, OverRings::BaseExtend, coefficients, buffers);
             }
             RingOp::Pack => {
                 over.params.beats = beats(out);
-                over.record(recorder, Kernel::Pack, numbers, buffers);
+                over.record(recorder, OverRings::Pack, numbers, buffers);
             }
             RingOp::Unpack => {
                 over.params.beats = beats(a);
-                over.record(recorder, Kernel::Unpack, numbers, buffers);
+                over.record(recorder, OverRings::Unpack, numbers, buffers);
             }
         }
         Ok(())
@@ -253,7 +253,7 @@ impl GpuEngine {
         let mut over = self.over(recorder, &step.ring, args)?;
         over.params.beats = step.count as u32;
         let buffers = [args[0].buffer, args[1].buffer, out.buffer];
-        over.record(recorder, Kernel::AddBeats, count * out.words() / 2, buffers);
+        over.record(recorder, OverRings::AddBeats, count * out.words() / 2, buffers);
         Ok(())
     }
 }
@@ -272,7 +272,7 @@ fn lift(
     buffers: [Buffer; 3],
 ) {
     let params = RingParams { words, stages: signed.into(), ..over.params };
-    Over { params, ..*over }.record(recorder, Kernel::Lift, numbers, buffers);
+    Over { params, ..*over }.record(recorder, OverRings::Lift, numbers, buffers);
 }
 
 /// Records where the residues of each prime come from, and that they go there.
@@ -295,7 +295,7 @@ fn pick_limbs(
     let sources = ring.primes().iter().filter_map(source).collect();
     let constants = recorder.constant(Words::Owned(Zeroizing::new(sources)));
     let (a, b) = (args[0].buffer, args.last().map_or(args[0].buffer, |b| b.buffer));
-    Over { constants, ..*over }.record(recorder, Kernel::Limbs, numbers, [a, b, out]);
+    Over { constants, ..*over }.record(recorder, OverRings::Limbs, numbers, [a, b, out]);
 }
 
 /// Records draws: some seeds to a dispatch, or some limbs of one seed where all are too many.
@@ -320,7 +320,7 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
                 ..over.params
             };
             let over = Over { constants: over.constants, params, state };
-            over.record(recorder, Kernel::Uniform, count, buffers);
+            over.record(recorder, OverRings::Uniform, count, buffers);
         }
     }
 }
@@ -328,7 +328,7 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
 /// Records a transform by its kernel in one pass or two, `numbers` residues in all.
 fn transform(
     recorder: &mut Recorder<'_>,
-    kernel: Kernel,
+    kernel: OverRings,
     over: &Over,
     a: &View<'_>,
     out: &View<'_>,
@@ -339,7 +339,7 @@ fn transform(
         // a + 0 for each item.
         let spread = recorder.buffer(2 * numbers as usize);
         let zero = recorder.zeros(a.words() as usize);
-        over.record(recorder, Kernel::PolyAdd, numbers, [a.buffer, zero, spread]);
+        over.record(recorder, OverRings::PolyAdd, numbers, [a.buffer, zero, spread]);
         spread
     });
     let a = spread.unwrap_or(a.buffer);
@@ -347,7 +347,7 @@ fn transform(
     let outer = log_degree.saturating_sub(LOG_TILE);
     let inner = RingParams { first_stage: outer, stages: log_degree - outer, ..over.params };
     let outer = RingParams { stages: outer, log_columns: LOG_TILE - outer, ..over.params };
-    let passes = if kernel == Kernel::Ntt { [outer, inner] } else { [inner, outer] };
+    let passes = if kernel == OverRings::Ntt { [outer, inner] } else { [inner, outer] };
     let passes: Vec<_> = passes.into_iter().filter(|pass| pass.stages > 0).collect();
     let between = recorder.buffer(if passes.len() > 1 { 2 * numbers as usize } else { 1 });
     let last = passes.len() - 1;

@@ -4,7 +4,10 @@ use super::{
     device::Device,
     layout::Layout,
     memory::Resident,
-    shaders::{AsWords, GROUP, Kernel, Shape},
+    shaders::{
+        GROUP, Kernel, OverNumbers, OverRings, OverWords, Params, RingParams, Shape, WORDS_GROUP,
+        WordParams,
+    },
 };
 use crate::{
     device::{self, Buffer, Life, Target, View, Words},
@@ -71,12 +74,47 @@ pub(crate) struct Bindings {
     pub(crate) state: Option<Buffer>,
 }
 
+/// A kernel and its parameters.
+pub(crate) enum Work {
+    Numbers {
+        kernel: OverNumbers,
+        /// How numbers are spread.
+        shape: Shape,
+        params: Params,
+    },
+    Words {
+        kernel: OverWords,
+        params: WordParams,
+    },
+    Rings {
+        kernel: OverRings,
+        params: RingParams,
+    },
+}
+
+impl Work {
+    /// Returns the kernel, and how numbers are spread if it is over them.
+    pub(super) fn kernel(&self) -> (Kernel, Option<Shape>) {
+        match *self {
+            Self::Numbers { kernel, shape, .. } => (kernel.into(), Some(shape)),
+            Self::Words { kernel, .. } => (kernel.into(), None),
+            Self::Rings { kernel, .. } => (kernel.into(), None),
+        }
+    }
+
+    /// Returns the parameters as words.
+    pub(super) fn params(&self) -> Vec<u32> {
+        match self {
+            Self::Numbers { params, .. } => params.as_words(),
+            Self::Words { params, .. } => params.as_words(),
+            Self::Rings { params, .. } => params.as_words(),
+        }
+    }
+}
+
 /// One dispatch.
 pub(crate) struct Dispatch {
-    pub(super) kernel: Kernel,
-    /// How numbers are spread, of kernels over big numbers.
-    pub(super) shape: Option<Shape>,
-    pub(super) params: Vec<u32>,
+    pub(super) work: Work,
     /// In the order of the bindings, after the parameters.
     pub(super) buffers: [Buffer; 5],
     /// Workgroups.
@@ -118,53 +156,62 @@ impl<'o> Recorder<'o> {
     /// Runs a kernel over `count` numbers, in teams.
     pub(super) fn over_numbers(
         &mut self,
-        kernel: Kernel,
+        kernel: OverNumbers,
         shape: Shape,
         count: u32,
         bindings: &Bindings,
-        params: &impl AsWords,
+        params: Params,
     ) {
         let groups = count.div_ceil(GROUP / shape.team);
-        self.dispatch(kernel, Some(shape), groups, bindings, params);
+        self.dispatch(Work::Numbers { kernel, shape, params }, groups, bindings);
     }
 
-    /// Runs a kernel over `count` of what it counts: see [`Kernel::group`].
+    /// Runs a kernel over `count` words.
     pub(super) fn over_words(
         &mut self,
-        kernel: Kernel,
+        kernel: OverWords,
         count: u32,
         bindings: &Bindings,
-        params: &impl AsWords,
+        params: WordParams,
     ) {
-        let groups = count.div_ceil(kernel.group());
-        self.dispatch(kernel, None, groups, bindings, params);
+        self.dispatch(Work::Words { kernel, params }, count.div_ceil(WORDS_GROUP), bindings);
     }
 
-    fn dispatch(
+    /// Runs a kernel over `count` of what it counts: see [`OverRings::group`].
+    pub(super) fn over_rings(
         &mut self,
-        kernel: Kernel,
-        shape: Option<Shape>,
-        groups: u32,
+        kernel: OverRings,
+        count: u32,
         bindings: &Bindings,
-        params: &impl AsWords,
+        params: RingParams,
     ) {
+        self.dispatch(Work::Rings { kernel, params }, count.div_ceil(kernel.group()), bindings);
+    }
+
+    fn dispatch(&mut self, work: Work, groups: u32, bindings: &Bindings) {
         let Bindings { constants, a, b, out, state } = *bindings;
         let state = state.unwrap_or_else(|| self.spare());
         let buffers = [constants, a, b, out, state];
         let (read, written) = buffers.split_at(3);
-        assert!(out != state && !written.iter().any(|b| read.contains(b)), "{}", kernel.name());
-        let params = params.as_words();
-        self.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
+        let is_apart = out != state && !written.iter().any(|b| read.contains(b));
+        assert!(is_apart, "a kernel reads what it does not write");
+        self.push(Command::Dispatch(Dispatch { work, buffers, groups }));
+    }
+}
+
+impl Command {
+    pub(super) fn dispatch(&self) -> Option<&Dispatch> {
+        match self {
+            Self::Dispatch(dispatch) => Some(dispatch),
+            Self::Clear(_) => None,
+        }
     }
 }
 
 impl Recording<'_> {
     /// Returns the dispatches, in order.
     pub(super) fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(dispatch),
-            Command::Clear(_) => None,
-        })
+        self.commands.iter().filter_map(Command::dispatch)
     }
 
     /// Returns the bytes of a buffer that a kernel sees; 0 of memory that stays, which is as large
@@ -196,7 +243,7 @@ impl Recording<'_> {
 
     /// Returns the most threads of a dispatch.
     pub(super) fn threads(&self) -> u64 {
-        let threads = |d: &Dispatch| u64::from(d.groups) * u64::from(d.kernel.threads());
+        let threads = |d: &Dispatch| u64::from(d.groups) * u64::from(d.work.kernel().0.threads());
         self.dispatches().map(threads).max().unwrap_or(0)
     }
 }
@@ -204,11 +251,10 @@ impl Recording<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::shaders::WordParams;
 
     fn copy(recorder: &mut Recorder<'_>, a: Buffer, out: Buffer) {
         let bindings = Bindings { constants: a, a, b: a, out, state: None };
-        recorder.over_words(Kernel::UnitPair, 1, &bindings, &WordParams::default());
+        recorder.over_words(OverWords::UnitPair, 1, &bindings, WordParams::default());
     }
 
     /// A chain of values, each read by the next alone, lies in two places; constants keep theirs.

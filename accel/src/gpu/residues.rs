@@ -8,7 +8,7 @@ use super::{
     GpuEngine,
     constants::{Constants, MAX_WIDTH, digit_cost},
     record::{Bindings, Recorder},
-    shaders::{Kernel, LIMB_BITS, MAX_ROUNDS, Params, WordParams},
+    shaders::{LIMB_BITS, MAX_ROUNDS, OverNumbers, OverWords, Params, WordParams},
 };
 use crate::{
     device::{Applied, Buffer, View, Words},
@@ -68,7 +68,7 @@ impl Numbers {
 
 /// One dispatch over numbers.
 struct Call<'b> {
-    kernel: Kernel,
+    kernel: OverNumbers,
     m: &'b Constants,
     a: Numbers,
     b: Numbers,
@@ -117,7 +117,7 @@ impl Call<'_> {
         };
         let (a, b, out) = (a.buffer, b.buffer, out.buffer);
         let bindings = Bindings { constants: m.buffer(recorder), a, b, out, state };
-        recorder.over_numbers(kernel, m.shape, count, &bindings, &params);
+        recorder.over_numbers(kernel, m.shape, count, &bindings, params);
     }
 
     /// Records a product of powers from a table: see `pow.wgsl`.
@@ -174,13 +174,13 @@ impl GpuEngine {
             ResidueOp::Mul => {
                 let (m, b) = (&*self.modulus(modulus)?, Numbers::of(&args[1]));
                 let params = Params { flag: 1, ..Params::default() };
-                Call { kernel: Kernel::MontMul, m, a, b, out, count }.record(recorder, params);
+                Call { kernel: OverNumbers::MontMul, m, a, b, out, count }.record(recorder, params);
             }
             ResidueOp::MontMul => {
                 let (m, b) = (&*self.modulus(modulus)?, Numbers::of(&args[1]));
                 let shift = m.shape.radix_bits() - 64 * modulus.len_words() as u32;
                 let params = Params { shift, ..Params::default() };
-                Call { kernel: Kernel::MontMul, m, a, b, out, count }.record(recorder, params);
+                Call { kernel: OverNumbers::MontMul, m, a, b, out, count }.record(recorder, params);
             }
             ResidueOp::Product => {
                 let rows = Numbers::part(&args[0], 0, view.words());
@@ -194,13 +194,13 @@ impl GpuEngine {
             }
             ResidueOp::OnePlusMn { n } => {
                 let (m, b) = (&*self.linear(n)?, Numbers::one(recorder));
-                Call { kernel: Kernel::Linear, m, a, b, out, count }
+                Call { kernel: OverNumbers::Linear, m, a, b, out, count }
                     .record(recorder, Params::default());
             }
             ResidueOp::Reduce => reduce(recorder, &*self.modulus(modulus)?, a, out, count),
             ResidueOp::LQuotient => {
                 let (m, b) = (&*self.modulus(modulus)?, Numbers::one(recorder));
-                Call { kernel: Kernel::Divide, m, a, b, out, count }
+                Call { kernel: OverNumbers::Divide, m, a, b, out, count }
                     .record(recorder, Params::default());
             }
             ResidueOp::Invert => {
@@ -250,7 +250,7 @@ impl GpuEngine {
                 };
                 let a = args[0].buffer;
                 let bindings = Bindings { constants: a, a, b: a, out: out.buffer, state: None };
-                recorder.over_words(Kernel::UnitPair, params.words, &bindings, &params);
+                recorder.over_words(OverWords::UnitPair, params.words, &bindings, params);
             }
             PairOp::Split => {
                 split(recorder, &*self.modulus(root)?, Numbers::of(&args[0]), low, count);
@@ -259,7 +259,7 @@ impl GpuEngine {
                 let m = &*self.modulus(root)?;
                 let [a, b] = [0, 1].map(|index| Numbers::low_digits(&args[index]));
                 let shift = m.shape.radix_bits() - 64 * root.len_words() as u32;
-                Call { kernel: Kernel::PairMul, m, a, b, out: low, count }
+                Call { kernel: OverNumbers::PairMul, m, a, b, out: low, count }
                     .record(recorder, Params { shift, ..Params::default() });
             }
             PairOp::PowFixedBase { base } => {
@@ -335,10 +335,10 @@ impl GpuEngine {
         let high = recorder.buffer((count * words) as usize);
         let high = Numbers { buffer: high, words, stride: words, start: 0 };
         let (a, b) = (Numbers::of(&args[0]), Numbers::of(&args[1]));
-        Call { kernel: Kernel::ResiduesSum, m: &constants[0], a, b, out: high, count }
+        Call { kernel: OverNumbers::ResiduesSum, m: &constants[0], a, b, out: high, count }
             .record(recorder, Params::default());
         let out = Numbers::of(out);
-        Call { kernel: Kernel::Linear, m: &constants[1], a: high, b: a, out, count }
+        Call { kernel: OverNumbers::Linear, m: &constants[1], a: high, b: a, out, count }
             .record(recorder, Params::default());
         Ok(())
     }
@@ -360,13 +360,13 @@ fn invert(
 ) {
     let steps = (49 * modulus.bits() + 80) / 17;
     let rows = steps.div_ceil(LIMB_BITS);
-    Call { kernel: Kernel::Invert, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
+    Call { kernel: OverNumbers::Invert, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
         .record(recorder, Params { rows, ..Params::default() });
 }
 
 fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, count: u32) {
     let rows = (32 * a.words).div_ceil(m.shape.radix_bits());
-    Call { kernel: Kernel::Reduce, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
+    Call { kernel: OverNumbers::Reduce, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
         .record(recorder, Params { rows, ..Params::default() });
 }
 
@@ -375,14 +375,14 @@ fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, c
     let rest = recorder.buffer((count * low.words) as usize);
     let rest = Numbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
     reduce(recorder, m, x, rest, count);
-    Call { kernel: Kernel::Divide, m, a: x, b: rest, out: low, count }
+    Call { kernel: OverNumbers::Divide, m, a: x, b: rest, out: low, count }
         .record(recorder, Params { flag: 1, ..Params::default() });
 }
 
 /// Records the numbers of pairs whose low digits are `low`.
 fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numbers, count: u32) {
     let high = low.from(low.words);
-    Call { kernel: Kernel::Linear, m: linear, a: high, b: low, out, count }
+    Call { kernel: OverNumbers::Linear, m: linear, a: high, b: low, out, count }
         .record(recorder, Params::default());
 }
 
@@ -452,7 +452,7 @@ impl<'m> Turns<'m> {
     fn record(&self, recorder: &mut Recorder<'_>, out: Numbers, a: Numbers, count: u32) {
         let Self { m, rows, correction } = *self;
         let b = Numbers { buffer: correction, words: a.words, stride: 0, start: 0 };
-        let call = Call { kernel: Kernel::Product, m, a, b, out, count };
+        let call = Call { kernel: OverNumbers::Product, m, a, b, out, count };
         call.record_rounds(recorder, 1..rows + 1, 0, Params { rows, ..Params::default() });
     }
 }
@@ -468,7 +468,7 @@ fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count:
     };
     let bindings =
         Bindings { constants: y.buffer, a: bits.buffer, b: x.buffer, out: out.buffer, state: None };
-    recorder.over_words(Kernel::Choose, params.words, &bindings, &params);
+    recorder.over_words(OverWords::Choose, params.words, &bindings, params);
 }
 
 /// Records tables of the powers of `rows` bases.

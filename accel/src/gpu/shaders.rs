@@ -22,35 +22,49 @@ impl Prelude {
 }
 
 macro_rules! kernels {
-    ($($kernel:ident = $file:literal after $libraries:expr),* $(,)?) => {
+    ($($(#[$doc:meta])* $variant:ident($family:ident): $($kernel:ident = $file:literal after $libraries:expr),*;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+            pub(crate) enum $family {
+                $($kernel),*
+            }
+
+            impl From<$family> for Kernel {
+                fn from(kernel: $family) -> Self {
+                    Self::$variant(kernel)
+                }
+            }
+        )*
+
         /// The kernels: a file each, or a file over one of two libraries.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Kernel {
-            $($kernel),*
+            $($variant($family)),*
         }
 
         impl Kernel {
             #[cfg(test)]
-            pub(super) const ALL: &[Self] = &[$(Self::$kernel),*];
+            pub(super) const ALL: &[Self] = &[$($(Self::$variant($family::$kernel)),*),*];
 
             /// Returns the name of its file.
             pub(crate) fn name(self) -> &'static str {
                 match self {
-                    $(Self::$kernel => $file),*
+                    $($(Self::$variant($family::$kernel) => $file,)*)*
                 }
             }
 
             fn body(self) -> &'static str {
                 match self {
-                    $(Self::$kernel => {
+                    $($(Self::$variant($family::$kernel) => {
                         include_str!(concat!("../../shaders/", $file, ".wgsl"))
-                    })*
+                    })*)*
                 }
             }
 
             fn libraries(self) -> &'static [Library] {
                 match self {
-                    $(Self::$kernel => $libraries),*
+                    $($(Self::$variant($family::$kernel) => $libraries,)*)*
                 }
             }
         }
@@ -58,6 +72,8 @@ macro_rules! kernels {
 }
 
 kernels! {
+    /// Kernels over big numbers.
+    Numbers(OverNumbers):
     MontMul = "mont_mul" after &[Library::Montgomery],
     Product = "product" after &[Library::Montgomery],
     Table = "table" after &[Library::Montgomery, Library::Residue],
@@ -69,9 +85,13 @@ kernels! {
     Linear = "linear" after &[Library::Montgomery],
     ResiduesSum = "residues_sum" after &[Library::Montgomery],
     PairMul = "pair_mul" after &[Library::Montgomery, Library::Pair],
-    Invert = "invert" after &[Library::Montgomery],
+    Invert = "invert" after &[Library::Montgomery];
+    /// Kernels over words.
+    Words(OverWords):
     Choose = "choose" after &[],
-    UnitPair = "unit_pair" after &[],
+    UnitPair = "unit_pair" after &[];
+    /// Kernels over residues of the primes of a ring.
+    Rings(OverRings):
     PolyAdd = "poly_add" after &[Library::Ring],
     PolySub = "poly_sub" after &[Library::Ring],
     PolyMul = "poly_mul" after &[Library::Ring],
@@ -90,7 +110,7 @@ kernels! {
     Uniform = "uniform" after &[Library::Ring, Library::Lanes, Library::ChaCha],
     Ntt = "ntt" after &[Library::Ring, Library::Tile],
     Intt = "intt" after &[Library::Ring, Library::Tile],
-    Limit = "limit" after &[Library::Ring],
+    Limit = "limit" after &[Library::Ring];
 }
 
 /// The text before kernels.
@@ -158,7 +178,7 @@ impl Kernel {
 
     /// Returns whether the kernel is over big numbers and has the override `TEAM`.
     pub(crate) fn has_teams(self) -> bool {
-        self.libraries().contains(&Library::Montgomery)
+        matches!(self, Self::Numbers(_))
     }
 
     /// Returns the numbers of a residue, of kernels over big numbers.
@@ -166,20 +186,22 @@ impl Kernel {
         1 + u32::from(self.libraries().contains(&Library::Pair))
     }
 
-    /// Returns the units of its count that a workgroup takes, if it is not over big numbers.
+    /// Returns the threads of a workgroup.
+    pub(crate) fn threads(self) -> u32 {
+        match self {
+            Self::Rings(OverRings::Ntt | OverRings::Intt) => 128,
+            Self::Numbers(_) => GROUP,
+            Self::Words(_) | Self::Rings(_) => WORDS_GROUP,
+        }
+    }
+}
+
+impl OverRings {
+    /// Returns the units of its count that a workgroup takes.
     pub(crate) fn group(self) -> u32 {
         match self {
             // A workgroup for each tile, for each item.
             Self::Ntt | Self::Intt | Self::Uniform => 1,
-            _ => WORDS_GROUP,
-        }
-    }
-
-    /// Returns the threads of a workgroup.
-    pub(crate) fn threads(self) -> u32 {
-        match self {
-            Self::Ntt | Self::Intt => 128,
-            _ if self.has_teams() => GROUP,
             _ => WORDS_GROUP,
         }
     }
@@ -255,110 +277,42 @@ impl Shape {
     }
 }
 
-/// The parameters of kernels over big numbers, as `montgomery.wgsl` declares them: words of 32
-/// bits.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) count: u32,
-    pub(crate) a_words: u32,
-    pub(crate) a_stride: u32,
-    pub(crate) a_start: u32,
-    pub(crate) b_words: u32,
-    pub(crate) b_stride: u32,
-    pub(crate) b_start: u32,
-    pub(crate) out_words: u32,
-    pub(crate) out_stride: u32,
-    pub(crate) out_start: u32,
-    pub(crate) shift: u32,
-    pub(crate) rows: u32,
-    pub(crate) windows: u32,
-    pub(crate) width: u32,
-    pub(crate) row_bits: u32,
-    pub(crate) flag: u32,
-    pub(crate) from_round: u32,
-    pub(crate) to_round: u32,
+/// Declares the parameters of kernels: words of 32 bits, in the order in which the kernels declare them.
+macro_rules! params {
+    ($($(#[$doc:meta])* $name:ident: $($field:ident)*;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Default)]
+            pub(crate) struct $name {
+                $(pub(crate) $field: u32),*
+            }
+
+            impl $name {
+                #[cfg(test)]
+                const FIELDS: &[&str] = &[$(stringify!($field)),*];
+
+                /// Returns them in order.
+                pub(crate) fn as_words(&self) -> Vec<u32> {
+                    vec![$(self.$field),*]
+                }
+            }
+        )*
+    };
 }
 
-/// The parameters of kernels over words, as `choose.wgsl` and `unit_pair.wgsl` declare them.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct WordParams {
-    pub(crate) words: u32,
-    pub(crate) item_words: u32,
-    pub(crate) a_stride: u32,
-    pub(crate) b_stride: u32,
-    pub(crate) c_stride: u32,
-}
-
-/// The parameters of kernels over rings, as `ring.wgsl` declares them.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct RingParams {
-    pub(crate) count: u32,
-    pub(crate) log_degree: u32,
-    pub(crate) limbs: u32,
-    pub(crate) a_stride: u32,
-    pub(crate) b_stride: u32,
-    pub(crate) first_stage: u32,
-    pub(crate) stages: u32,
-    pub(crate) log_columns: u32,
-    pub(crate) beats: u32,
-    pub(crate) words: u32,
-    pub(crate) first_seed: u32,
-    pub(crate) first_limb: u32,
-    pub(crate) end_limb: u32,
-}
-
-/// Parameters as words, in the order of their fields.
-pub(crate) trait AsWords {
-    fn as_words(&self) -> Vec<u32>;
-}
-
-impl AsWords for Params {
-    fn as_words(&self) -> Vec<u32> {
-        let Self { count, a_words, a_stride, a_start, b_words, b_stride, b_start, .. } = *self;
-        let Self { out_words, out_stride, out_start, shift, rows, windows, width, .. } = *self;
-        let Self { row_bits, flag, from_round, to_round, .. } = *self;
-        vec![
-            count, a_words, a_stride, a_start, b_words, b_stride, b_start, out_words, out_stride,
-            out_start, shift, rows, windows, width, row_bits, flag, from_round, to_round,
-        ]
-    }
-}
-
-impl AsWords for RingParams {
-    fn as_words(&self) -> Vec<u32> {
-        let Self { count, log_degree, limbs, a_stride, b_stride, first_stage, stages, .. } = *self;
-        let Self { log_columns, beats, words, first_seed, first_limb, end_limb, .. } = *self;
-        vec![
-            count,
-            log_degree,
-            limbs,
-            a_stride,
-            b_stride,
-            first_stage,
-            stages,
-            log_columns,
-            beats,
-            words,
-            first_seed,
-            first_limb,
-            end_limb,
-        ]
-    }
-}
-
-impl AsWords for WordParams {
-    fn as_words(&self) -> Vec<u32> {
-        vec![self.words, self.item_words, self.a_stride, self.b_stride, self.c_stride]
-    }
+params! {
+    /// The parameters of kernels over big numbers, as `montgomery.wgsl` declares them.
+    Params: count a_words a_stride a_start b_words b_stride b_start out_words out_stride out_start
+        shift rows windows width row_bits flag from_round to_round;
+    /// The parameters of kernels over words, as `choose.wgsl` and `unit_pair.wgsl` declare them.
+    WordParams: words item_words a_stride b_stride c_stride;
+    /// The parameters of kernels over rings, as `ring.wgsl` declares them.
+    RingParams: count log_degree limbs a_stride b_stride first_stage stages log_columns beats words
+        first_seed first_limb end_limb;
 }
 
 #[cfg(test)]
 mod tests {
-    use std::mem::{offset_of, size_of};
-
     use wgpu::naga;
 
     use super::*;
@@ -424,40 +378,20 @@ mod tests {
         (members, *span as usize)
     }
 
-    macro_rules! layout {
-        ($type:ty: $($field:ident)*) => {
-            (
-                vec![$((stringify!($field).to_string(), offset_of!($type, $field))),*],
-                size_of::<$type>(),
-                {
-                    // Each field holds its own number.
-                    let mut next = 0..;
-                    let params = <$type>::default();
-                    $(let params = { let mut params = params; params.$field = next.next().unwrap(); params };)*
-                    params.as_words()
-                },
-            )
-        };
-    }
-
     /// Parameters lie where kernels read them.
     #[test]
     fn parameters_lie_where_kernels_read_them() {
-        let numbers = layout!(Params: count a_words a_stride a_start b_words b_stride b_start
-            out_words out_stride out_start shift rows windows width row_bits flag from_round to_round);
-        let rings = layout!(RingParams: count log_degree limbs a_stride b_stride first_stage stages
-            log_columns beats words first_seed first_limb end_limb);
-        let words = layout!(WordParams: words item_words a_stride b_stride c_stride);
         for &kernel in Kernel::ALL {
-            let (fields, size, order) = match kernel.libraries().first() {
-                Some(Library::Montgomery) => &numbers,
-                Some(_) => &rings,
-                None => &words,
+            let fields = match kernel {
+                Kernel::Numbers(_) => Params::FIELDS,
+                Kernel::Rings(_) => RingParams::FIELDS,
+                Kernel::Words(_) => WordParams::FIELDS,
             };
+            let places =
+                fields.iter().zip(0..).map(|(field, place)| (field.to_string(), 4 * place));
             let (declared, span) = declared(kernel);
-            assert_eq!((&declared, span), (fields, *size), "{}", kernel.name());
-            assert_eq!(*order, (0..fields.len() as u32).collect::<Vec<_>>());
-            assert!(*size <= PARAMS_BYTES);
+            assert_eq!((declared, span), (places.collect(), 4 * fields.len()), "{}", kernel.name());
+            assert!(span <= PARAMS_BYTES);
         }
     }
 

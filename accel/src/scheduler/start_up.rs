@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     engine::{DeviceFault, Engine, Operand, RunError},
     program::Builder,
-    ring::{Ring, largest_primes},
+    ring::Ring,
 };
 
 /// Seconds that runs take an engine beside their work.
@@ -26,9 +26,7 @@ impl StartUp {
     /// # Errors
     /// The device cannot run it, and was not asked again: it may have taken minutes to say so.
     pub(super) fn measure(device: &dyn Engine) -> Result<Self, DeviceFault> {
-        let Ok(ring) = Ring::new(16, &largest_primes(20, 16, 1)) else {
-            unreachable!("there are such primes")
-        };
+        let ring = Ring::largest(20, 16, 1);
         let mut b = Builder::new(Self::PROGRAM);
         let x = b.coefficients("x", &Arc::new(ring));
         let double = b.add("2x", x, x);

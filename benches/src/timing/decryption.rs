@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Builder, Modulus, ModulusError, Operand, Program, random::StreamRng};
+use ciphergram_accel::{Builder, Modulus, Operand, Program, random::StreamRng};
 use ciphergram_he::Error;
 use rand_core::Rng;
 
@@ -105,12 +105,8 @@ pub fn prime<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a>
 
 /// Builds the program of a leg. p² is made as a square, as decryption makes it: engines take another path for those.
 fn leg_program(n_squared: &Arc<Modulus>, p: &[u64]) -> Program {
-    let made = |modulus: Result<Modulus, ModulusError>| match modulus {
-        Ok(m) => Arc::new(m),
-        Err(why) => unreachable!("an odd number of 1024 bits: {why}"),
-    };
-    let prime = made(Modulus::new("p", p));
-    let square = made(Modulus::square("p²", &prime));
+    let prime = crate::made(Modulus::new("p", p));
+    let square = crate::made(Modulus::square("p²", &prime));
     let mut b = Builder::new("timing.leg");
     let c = b.residues("c", n_squared);
     let mut below = p.to_vec();

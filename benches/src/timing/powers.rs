@@ -45,10 +45,7 @@ impl Exponent {
 
 /// Returns the square of a number of 1024 bits, as p² in decryption.
 fn p_squared() -> Arc<Modulus> {
-    match Modulus::square("p²", &crate::modulus(1024)) {
-        Ok(square) => Arc::new(square),
-        Err(why) => unreachable!("a square of 2048 bits: {why}"),
-    }
+    crate::made(Modulus::square("p²", &crate::modulus(1024)))
 }
 
 /// Times `x^e mod m` for secret e, and m the square of a number of 1024 bits, as p² in decryption; `x`

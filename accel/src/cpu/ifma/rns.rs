@@ -145,14 +145,10 @@ fn sums_of<const COUNT: usize>(
     sums
 }
 
-/// Returns `COUNT` vectors of words, from number `first` on: their number is known where they are taken one by one, so
-/// that no check stands between them and sums stay in registers.
+/// Returns `COUNT` vectors of words, from number `first` on, whose sums stay in registers.
 #[inline(always)]
 fn vectors<const COUNT: usize>(words: &[u64], first: usize) -> &[[u64; 8]; COUNT] {
-    match words.as_chunks().0[first..].first_chunk() {
-        Some(vectors) => vectors,
-        None => unreachable!("operands are as long as results"),
-    }
+    crate::words::run(words.as_chunks().0, first)
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]

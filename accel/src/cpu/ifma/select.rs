@@ -127,11 +127,7 @@ by_bit!(8, shared_512, shared_256, Line, TOGETHER);
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn eight(w: &[u64]) -> Word {
-    let w: &[u64; 8] = match w.try_into() {
-        Ok(w) => w,
-        Err(_) => unreachable!("eight words"),
-    };
-    let [a, b, c, d, e, f, g, h] = w.map(|w| w as i64);
+    let [a, b, c, d, e, f, g, h] = crate::words::run(w, 0).map(|w| w as i64);
     _mm512_setr_epi64(a, b, c, d, e, f, g, h)
 }
 

@@ -9,6 +9,7 @@ use crate::{
     modulus::inverse_mod_word,
     program::ExtensionRow,
     ring::{MAX_PRIMES, Ring, pow_mod_vartime, subtract_once},
+    words,
 };
 
 /// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, or 64
@@ -71,10 +72,7 @@ impl Factors {
 
     /// `COUNT` neighbours, and their quotients.
     pub(in crate::cpu) fn run<const COUNT: usize>(&self, first: usize) -> [&[u64; COUNT]; 2] {
-        [&self.w, &self.quotients].map(|list| match list[first..].first_chunk() {
-            Some(run) => run,
-            None => unreachable!("a block has as many twiddle factors as it needs"),
-        })
+        [&self.w, &self.quotients].map(|list| words::run(list, first))
     }
 }
 
@@ -115,10 +113,7 @@ impl DoubleFactors {
 
     /// `COUNT` neighbours, and their ratios.
     pub(in crate::cpu) fn run<const COUNT: usize>(&self, first: usize) -> [&[f64; COUNT]; 2] {
-        [&self.w, &self.ratios].map(|list| match list[first..].first_chunk() {
-            Some(run) => run,
-            None => unreachable!("a block has as many twiddle factors as it needs"),
-        })
+        [&self.w, &self.ratios].map(|list| words::run(list, first))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ciphergram_accel::{Ring, beats, ring::largest_primes};
+use ciphergram_accel::{Ring, beats};
 use crypto_bigint::U1024;
 
 use super::range::RangeCheck;
@@ -159,10 +159,7 @@ pub(super) fn all_rings() -> impl Iterator<Item = &'static Arc<Ring>> {
 
 /// Returns the ring of the largest primes of 50 bits.
 fn ring(degree: usize, primes: usize) -> Arc<Ring> {
-    match Ring::new(degree, &largest_primes(50, degree, primes)) {
-        Ok(ring) => Arc::new(ring),
-        Err(_) => unreachable!("the primes were chosen for the ring"),
-    }
+    Arc::new(Ring::largest(50, degree, primes))
 }
 
 /// Derives the set of a ring: a coefficient is `fields · 2^margin + noise` modulo Q.
