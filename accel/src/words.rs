@@ -62,8 +62,8 @@ impl Zeroize for Words {
     }
 }
 
-/// Returns `COUNT` neighbours, from number `first` on: their number is known where they are taken one by one, so that no
-/// check stands between them.
+/// Returns `COUNT` neighbours, from number `first` on: their number is known where they are taken one by one, so that
+/// no check stands between them.
 #[inline(always)]
 pub(crate) fn run<T, const COUNT: usize>(list: &[T], first: usize) -> &[T; COUNT] {
     match list[first..].first_chunk() {

@@ -29,12 +29,6 @@ pub(crate) fn mul_mod(a: &[u64], b: &[u64], m: &[u64]) -> Secret {
     cut(rest.as_words(), m.len())
 }
 
-/// Returns the digits of x in base s, x being below s².
-pub(crate) fn digits_of(x: &[u64], s: &[u64]) -> [Secret; 2] {
-    let (quotient, rest) = big(x).div_rem(odd(&big(s)).as_nz_ref());
-    [rest, quotient].map(|digit| cut(Zeroizing::new(digit).as_words(), s.len()))
-}
-
 /// `2^bits mod m`.
 pub(crate) fn power_of_two(bits: u32, m: &[u64]) -> Secret {
     Zeroizing::new(power_of_two_mod(bits, m))

@@ -1,5 +1,5 @@
-//! The work of a device on some items of a batch, as data: memory, words that go up, commands in their order, words that
-//! come down. To record asks nothing of a device.
+//! The work of a device on some items of a batch, as data: memory, words that go up, commands in their order, words
+//! that come down. To record asks nothing of a device.
 
 use std::sync::Arc;
 
@@ -112,6 +112,7 @@ pub(crate) struct Recorder<'o, T: Target> {
     inputs: Vec<Transfer<T::Form, usize>>,
     commands: Vec<T::Command>,
     outputs: Vec<Transfer<T::Form, usize>>,
+    #[cfg(feature = "gpu")]
     spare: Option<Buffer>,
 }
 
@@ -131,8 +132,15 @@ pub(crate) struct Recording<'o, T: Target> {
 
 impl<T: Target> Default for Recorder<'_, T> {
     fn default() -> Self {
-        let (memory, constants, inputs) = (vec![], vec![], vec![]);
-        Self { memory, constants, inputs, commands: vec![], outputs: vec![], spare: None }
+        Self {
+            memory: vec![],
+            constants: vec![],
+            inputs: vec![],
+            commands: vec![],
+            outputs: vec![],
+            #[cfg(feature = "gpu")]
+            spare: None,
+        }
     }
 }
 
@@ -148,6 +156,7 @@ impl<'o, T: Target> Recorder<'o, T> {
     }
 
     /// Returns memory of one unit that nobody reads, for commands that have no use for an operand.
+    #[cfg(feature = "gpu")]
     pub(crate) fn spare(&mut self) -> Buffer {
         let spare = self.spare.unwrap_or_else(|| self.memory(1));
         *self.spare.insert(spare)

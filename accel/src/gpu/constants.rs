@@ -13,10 +13,10 @@ use super::{
 use crate::{
     device::{
         Buffer, Words,
-        numbers::{digits_of, mul_mod, power_of_two, recombination},
+        numbers::{Secret, big, cut, mul_mod, power_of_two, recombination},
     },
     engine::DeviceFault,
-    modulus::{Modulus, inverse_mod_word},
+    modulus::{Modulus, inverse_mod_word, odd},
     program::{Crt, FixedBase},
 };
 
@@ -159,6 +159,12 @@ pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Arc<Resident
     recorder.fill(buffer, Words::Borrowed(words));
     device.once(&recorder.finish()?)?;
     Ok(resident)
+}
+
+/// Returns the digits of x in base s, x being below s². Constant time.
+fn digits_of(x: &[u64], s: &[u64]) -> [Secret; 2] {
+    let (quotient, rest) = big(x).div_rem(odd(&big(s)).as_nz_ref());
+    [rest, quotient].map(|digit| cut(Zeroizing::new(digit).as_words(), s.len()))
 }
 
 /// The powers of a fixed base: `base^(digit · 2^(width · window))` for every window and digit.

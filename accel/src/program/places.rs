@@ -3,7 +3,8 @@
 //! Most steps over polynomials treat each prime apart. Steps of this kind that follow each other run one prime at a
 //! time, all of them over its residues before the next prime: what one leaves is in cache when the next wants it, and
 //! what no other step reads takes the memory of one prime. Those that also treat each place apart go tile by tile.
-//! Residues that [`LimbOp::Limbs`](super::LimbOp::Limbs) and [`LimbOp::JoinLimbs`](super::LimbOp::JoinLimbs) name are read where they were computed.
+//! Residues that [`LimbOp::Limbs`](super::LimbOp::Limbs) and [`LimbOp::JoinLimbs`](super::LimbOp::JoinLimbs) name are
+//! read where they were computed.
 
 use super::{Kind, LimbStep, Program, Source, Step, Value};
 

@@ -12,8 +12,6 @@ enum Property {
     Powers,
     /// It makes each residue of those at the same place.
     Pointwise,
-    /// It adds to its first operand, which hosts put where the result goes.
-    Accumulates,
 }
 
 /// Declares the operations of a family: a row has the name in program texts, another one for where a field is true, and
@@ -36,17 +34,15 @@ macro_rules! operations {
         impl $family {
             const NAMES: &[&str] = &[$($name, $($other,)?)*];
 
-            /// Returns the name of the operation in program texts.
-            fn name(&self) -> &'static str {
-                match self {
+            /// Returns the name of the operation in program texts, and its properties.
+            fn row(&self) -> (&'static str, &'static [Property]) {
+                let name = match self {
                     $($(Self::$operation { $flag: true, .. } => $other,)? Self::$operation { .. } => $name,)*
-                }
-            }
-
-            fn properties(&self) -> &'static [Property] {
-                match self {
+                };
+                let properties: &[_] = match self {
                     $(Self::$operation { .. } => &[$(Property::$property),*],)*
-                }
+                };
+                (name, properties)
             }
         }
     };
@@ -199,11 +195,11 @@ operations! {
     LaneOp;
     /// Lane by lane `a + b mod q`.
     AddBeats = "add_beats",
-    /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`](crate::beats::first_bad_lane)
-    /// numbers them; their number where all are. Variable time.
+    /// The first lane of an item that is not below its prime, as
+    /// [`beats::first_bad_lane`](crate::beats::first_bad_lane) numbers them; their number where all are. Variable time.
     FirstBadLane = "first_bad_lane",
     /// Lane by lane `a + b`, not reduced, b in beats; see [`beats::add_lanes`](crate::beats::add_lanes).
-    AddLanes = "add_lanes"; Accumulates,
+    AddLanes = "add_lanes",
     /// Lane by lane `a mod q`, in beats.
     ReduceLanes = "reduce_lanes",
 }
@@ -248,7 +244,7 @@ pub struct LimbStep {
 impl LimbStep {
     /// Returns whether it makes each residue of those at the same place.
     pub(crate) fn is_pointwise(&self) -> bool {
-        self.op.properties().contains(&Property::Pointwise)
+        self.op.row().1.contains(&Property::Pointwise)
     }
 
     /// Returns whether it only takes residues from where they are.
@@ -293,17 +289,21 @@ pub enum Step {
 const CRT_JOIN: &str = "crt_join";
 
 impl Step {
+    fn row(&self) -> (&'static str, &'static [Property]) {
+        match self {
+            Self::Residue(ResidueStep::Residue { op, .. }) => op.row(),
+            Self::Residue(ResidueStep::Pair { op, .. }) => op.row(),
+            Self::Residue(ResidueStep::CrtJoin { .. }) => (CRT_JOIN, &[]),
+            Self::Limb(step) => step.op.row(),
+            Self::Ring(step) => step.op.row(),
+            Self::Lane(step) => step.op.row(),
+        }
+    }
+
     /// Returns the name of the operation in program texts.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Residue(ResidueStep::Residue { op, .. }) => op.name(),
-            Self::Residue(ResidueStep::Pair { op, .. }) => op.name(),
-            Self::Residue(ResidueStep::CrtJoin { .. }) => CRT_JOIN,
-            Self::Limb(step) => step.op.name(),
-            Self::Ring(step) => step.op.name(),
-            Self::Lane(step) => step.op.name(),
-        }
+        self.row().0
     }
 
     /// Returns all names, for lists of what an engine supports.
@@ -325,18 +325,6 @@ impl Step {
         names
     }
 
-    fn is(&self, property: Property) -> bool {
-        let properties = match self {
-            Self::Residue(ResidueStep::Residue { op, .. }) => op.properties(),
-            Self::Residue(ResidueStep::Pair { op, .. }) => op.properties(),
-            Self::Residue(ResidueStep::CrtJoin { .. }) => &[],
-            Self::Limb(step) => step.op.properties(),
-            Self::Ring(step) => step.op.properties(),
-            Self::Lane(step) => step.op.properties(),
-        };
-        properties.contains(&property)
-    }
-
     /// Returns the base of a power that is known beforehand.
     pub(crate) fn fixed_base(&self) -> Option<&Arc<FixedBase>> {
         match self {
@@ -350,7 +338,7 @@ impl Step {
 
     /// Returns whether it takes many products for each item.
     pub(crate) fn is_of_powers(&self) -> bool {
-        self.is(Property::Powers)
+        self.row().1.contains(&Property::Powers)
     }
 
     /// Returns whether it computes with big residues, not with polynomials.
@@ -358,8 +346,8 @@ impl Step {
         matches!(self, Self::Residue(_))
     }
 
-    /// Returns whether it adds to its first operand, which hosts put where the result goes.
+    /// Returns whether it adds to its first operand, which hosts put where the result goes. Short runs ask.
     pub(crate) fn accumulates(&self) -> bool {
-        self.is(Property::Accumulates)
+        matches!(self, Self::Lane(LaneStep { op: LaneOp::AddLanes, .. }))
     }
 }
