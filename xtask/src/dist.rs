@@ -10,7 +10,7 @@ mod python;
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::Command,
 };
 
 use crate::command::{cargo, output, program, root, run as run_seen, target};
@@ -39,17 +39,14 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Builds the archive, the Python package if that is asked for, and their checksums in `target/dist`.
-pub(crate) fn run(with_python: bool) -> ExitCode {
-    match make(with_python) {
-        Ok(archive) => {
-            println!("{}", archive.strip_prefix(root()).unwrap_or(&archive).display());
-            ExitCode::SUCCESS
-        }
-        Err(complaint) => {
-            eprintln!("error: {complaint}");
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+///
+/// Returns one line that says what failed and how.
+pub(crate) fn run(with_python: bool) -> Result<(), String> {
+    let archive = make(with_python)?;
+    println!("{}", archive.strip_prefix(root()).unwrap_or(&archive).display());
+    Ok(())
 }
 
 fn make(with_python: bool) -> Result<PathBuf, String> {

@@ -1,6 +1,6 @@
 //! A kit to test and measure on another machine's GPU: one binary, and the script that runs it.
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{fs, path::Path};
 
 use crate::command::{cargo, program, root, run as run_seen, target};
 
@@ -8,14 +8,13 @@ use crate::command::{cargo, program, root, run as run_seen, target};
 const SCRIPT: &str = "benches/gpu.py";
 
 /// Builds both into `target/gpu`, and runs them there if `here`.
-pub(crate) fn run(here: bool) -> ExitCode {
-    match assemble(&target().join("gpu")).and_then(|()| if here { measure() } else { Ok(()) }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(complaint) => {
-            eprintln!("error: {complaint}");
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+///
+/// Returns one line that says what failed and how.
+pub(crate) fn run(here: bool) -> Result<(), String> {
+    assemble(&target().join("gpu"))?;
+    if here { measure() } else { Ok(()) }
 }
 
 fn assemble(folder: &Path) -> Result<(), String> {

@@ -57,38 +57,36 @@ enum Request {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match parse(&words) {
-        Ok(Request::Help) => {
-            println!("{}", help());
-            ExitCode::SUCCESS
-        }
-        Ok(Request::Test(stages, long)) => report::run(&stages, long),
-        Ok(Request::Timing(words)) => timing::run(&words),
-        Ok(Request::Memcheck(words)) => timing::run_memcheck(&words),
-        Ok(Request::Simulate(words)) => simulate::run(&words),
-        Ok(Request::Gpu(here)) => kit::run(here),
-        Ok(Request::Hdl) => done(report::alone().and_then(|_lock| match hdl::run(true) {
-            Outcome::Passed => Ok(()),
-            Outcome::Skipped(why) | Outcome::Failed(why) => Err(why),
-        })),
-        Ok(Request::HdlRegisters) => done(hdl::write_registers()),
-        Ok(Request::Dist(with_python)) => dist::run(with_python),
-        Err(complaint) => {
-            eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
-            ExitCode::from(2)
-        }
-    }
+    let (result, wrong) = match parse(&words) {
+        Ok(request) => (run(request), 1),
+        Err(complaint) => (Err(format!("{complaint}; `cargo xtask help` lists what there is")), 2),
+    };
+    ExitCode::from(result.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        wrong
+    }))
 }
 
-/// Says what went wrong, if anything did.
-fn done(result: Result<(), String>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
+/// Does what is asked for, and returns the exit code.
+fn run(request: Request) -> Result<u8, String> {
+    match request {
+        Request::Help => println!("{}", help()),
+        Request::Test(stages, long) => return report::run(&stages, long),
+        Request::Timing(words) => return timing::run(&words),
+        Request::Memcheck(words) => return timing::run_memcheck(&words),
+        Request::Simulate(words) => simulate::run(&words)?,
+        Request::Gpu(here) => kit::run(here)?,
+        Request::Hdl => {
+            let _lock = report::alone()?;
+            match hdl::run(true) {
+                Outcome::Passed => {}
+                Outcome::Skipped(why) | Outcome::Failed(why) => return Err(why),
+            }
         }
+        Request::HdlRegisters => hdl::write_registers()?,
+        Request::Dist(with_python) => dist::run(with_python)?,
     }
+    Ok(0)
 }
 
 fn parse(words: &[&str]) -> Result<Request, String> {

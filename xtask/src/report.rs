@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
-    process::ExitCode,
     time::{Duration, Instant},
 };
 
@@ -20,18 +19,18 @@ struct Entry {
     took: Duration,
 }
 
-/// Runs `stages`, the `long` way or not, up to the first failure, then prints a table of all of them.
-pub(crate) fn run(stages: &[&Stage], long: bool) -> ExitCode {
-    match alone() {
-        Ok(_lock) => run_each(stages, long),
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Runs `stages`, the `long` way or not, up to the first failure, then prints a table of all of them. Returns the exit
+/// code.
+///
+/// # Errors
+///
+/// Returns one line: the target folder cannot be used.
+pub(crate) fn run(stages: &[&Stage], long: bool) -> Result<u8, String> {
+    let _lock = alone()?;
+    Ok(run_each(stages, long))
 }
 
-fn run_each(stages: &[&Stage], long: bool) -> ExitCode {
+fn run_each(stages: &[&Stage], long: bool) -> u8 {
     let mut entries: Vec<Entry> = Vec::new();
     for stage in stages {
         let entry = time(stage, long);
@@ -47,8 +46,7 @@ fn run_each(stages: &[&Stage], long: bool) -> ExitCode {
         let separate: Vec<_> = ALL.iter().filter_map(Stage::flag).collect();
         println!("skipped unless asked for: {}", separate.join(", "));
     }
-    let failed = entries.iter().any(|entry| matches!(entry.outcome, Outcome::Failed(_)));
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    entries.iter().any(|entry| matches!(entry.outcome, Outcome::Failed(_))).into()
 }
 
 /// Waits until no other run uses this target folder, whose environments and models would be changed under it.
@@ -118,8 +116,8 @@ mod tests {
         let skip = stage(|_| Outcome::Skipped("no tool".to_owned()));
         let fail = stage(|_| Outcome::Failed("it broke".to_owned()));
         let never = stage(|_| panic!("ran after a failure"));
-        assert_eq!(run_each(&[&pass, &skip], false), ExitCode::SUCCESS);
-        assert_eq!(run_each(&[&skip, &fail, &never], false), ExitCode::FAILURE);
+        assert_eq!(run_each(&[&pass, &skip], false), 0);
+        assert_eq!(run_each(&[&skip, &fail, &never], false), 1);
     }
 
     #[test]

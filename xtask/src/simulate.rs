@@ -1,8 +1,6 @@
 //! The request that plays simulated worlds: the tests `sim` of `nic` and `worlds` of `he`. Stages of `cargo xtask test`
 //! play the same seeds every time; this plays as many as one likes.
 
-use std::process::ExitCode;
-
 use crate::{command::run as run_seen, suite};
 
 /// The options that it takes, and the variables by which the tests learn of them.
@@ -13,7 +11,11 @@ const VARIABLES: [&str; 2] = ["CIPHERGRAM_WORLDS", "CIPHERGRAM_SEED"];
 const WORLDS: &str = "20000";
 
 /// Builds and runs both with the values of options, `words` being each option before its value.
-pub(crate) fn run(words: &[String]) -> ExitCode {
+///
+/// # Errors
+///
+/// Returns one line that says how they failed.
+pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let play = |test: &str| {
         // As many as one likes take as long as they take, and a name that no test has is an error.
         let line = "nextest run --release --profile worlds --no-capture";
@@ -29,13 +31,6 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
         }
         run_seen(&mut command)
     };
-    let played = play("binary_id(ciphergram-tests::nic) & test(/^sim::/)")
-        .and_then(|()| play("binary_id(ciphergram-tests::he) & test(/^worlds::/)"));
-    match played {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(complaint) => {
-            eprintln!("error: {complaint}");
-            ExitCode::FAILURE
-        }
-    }
+    play("binary_id(ciphergram-tests::nic) & test(/^sim::/)")?;
+    play("binary_id(ciphergram-tests::he) & test(/^worlds::/)")
 }

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use crate::command::{cargo, output, program, run as run_seen, status, target};
 
@@ -16,27 +16,26 @@ pub(crate) const ONLY: &str = "--only";
 /// The exit code of a run that found no leak but would not have found every one: of the binary, and of ours.
 const CANNOT_TELL: u8 = 3;
 
-/// Builds and runs both with `words` as their arguments, as far as they have them.
-pub(crate) fn run(words: &[String]) -> ExitCode {
+/// Builds and runs both with `words` as their arguments, as far as they have them, and returns the exit code.
+///
+/// # Errors
+///
+/// Returns one line that says what did not build or run.
+pub(crate) fn run(words: &[String]) -> Result<u8, String> {
     let only = words.chunks(2).filter(|pair| pair[0] == ONLY).flatten().cloned();
     let only: Vec<String> = only.collect();
-    let codes = build().and_then(|()| Ok([Some(time(words)?), memcheck(&only)?]));
-    finish(codes.map(|codes| worst(codes.into_iter().flatten())))
+    build()?;
+    Ok(worst([Some(time(words)?), memcheck(&only)?].into_iter().flatten()))
 }
 
 /// Builds and runs memcheck alone. Skipped, it cannot tell.
-pub(crate) fn run_memcheck(words: &[String]) -> ExitCode {
-    finish(build().and_then(|()| Ok(memcheck(words)?.unwrap_or(CANNOT_TELL))))
-}
-
-fn finish(code: Result<u8, String>) -> ExitCode {
-    match code {
-        Ok(code) => ExitCode::from(code),
-        Err(complaint) => {
-            eprintln!("error: {complaint}");
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+///
+/// Returns one line that says what did not build or run.
+pub(crate) fn run_memcheck(words: &[String]) -> Result<u8, String> {
+    build()?;
+    Ok(memcheck(words)?.unwrap_or(CANNOT_TELL))
 }
 
 /// Returns the exit code of several runs: that of the first that failed, but one that cannot tell gives way.

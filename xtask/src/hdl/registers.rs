@@ -57,6 +57,15 @@ fn files() -> Result<[(&'static str, String); 3], String> {
     Ok([(VERILOG, map.verilog()?), (RUST, map.rust()?), (MARKDOWN, markdown)])
 }
 
+/// The columns of each list's table, of which the first is the list's name.
+const LISTS: [&str; 5] = [
+    "register | at",
+    "field | word | bits",
+    "flag | bit",
+    "operation | code | by",
+    "status | code",
+];
+
 /// The map as it was read.
 struct Map(Table);
 
@@ -68,11 +77,17 @@ impl Map {
         self.0.get(name).and_then(Value::as_integer).ok_or_else(|| format!("{SOURCE}: no {name}"))
     }
 
-    /// Returns the entries of a list.
-    fn list(&self, name: &'static str) -> Result<Vec<Entry<'_>>, String> {
-        let entries = self.0.get(name).and_then(Value::as_array);
-        let entries = entries.ok_or_else(|| format!("{SOURCE}: no [[{name}]]"))?;
-        Ok(entries.iter().filter_map(Value::as_table).map(|table| Entry(name, table)).collect())
+    /// Returns the entries of all lists, each with the columns of its list.
+    fn entries(&self) -> Result<Vec<(&'static str, Entry<'_>)>, String> {
+        let mut all = vec![];
+        for columns in LISTS {
+            let name = columns.split(' ').next().unwrap_or_default();
+            let entries = self.0.get(name).and_then(Value::as_array);
+            let entries = entries.ok_or_else(|| format!("{SOURCE}: no [[{name}]]"))?;
+            let tables = entries.iter().filter_map(Value::as_table);
+            all.extend(tables.map(|table| (columns, Entry(name, table))));
+        }
+        Ok(all)
     }
 
     fn units(&self) -> Vec<&str> {
@@ -85,35 +100,14 @@ impl Map {
             "// Written by `cargo xtask hdl registers` from registers.toml; included in the modules that use it.\n\
              // verilator lint_off UNUSEDPARAM\n",
         );
-        let mut put = |line: String| text += &format!("localparam {line};\n");
-        put(format!("[31:0] ID = 32'h{:08x}", self.number("id")?));
-        put(format!("[31:0] VERSION = {}", self.number("version")?));
-        for register in self.list("register")? {
-            put(format!(
-                "[15:0] REGISTER_{} = 16'h{:04x}",
-                register.capitals()?,
-                register.number("at")?
-            ));
-        }
-        for field in self.list("field")? {
-            let (word, [_, low]) = (field.number("word")?, field.bits()?);
-            put(format!("FIELD_{}_LOW = {}", field.capitals()?, 32 * word + low));
-        }
-        for flag in self.list("flag")? {
-            put(format!("FLAG_{} = {}", flag.capitals()?, flag.number("bit")?));
-        }
-        for operation in self.list("operation")? {
-            put(format!(
-                "[7:0] OPERATION_{} = {}",
-                operation.capitals()?,
-                operation.number("code")?
-            ));
-        }
-        for status in self.list("status")? {
-            put(format!("[7:0] STATUS_{} = {}", status.capitals()?, status.number("code")?));
+        let mut put = |line: &str| text += &format!("localparam {line};\n");
+        put(&format!("[31:0] ID = 32'h{:08x}", self.number("id")?));
+        put(&format!("[31:0] VERSION = {}", self.number("version")?));
+        for (_, entry) in self.entries()? {
+            put(&entry.written()?.verilog);
         }
         for (code, unit) in self.units().iter().enumerate() {
-            put(format!("[1:0] UNIT_{} = {code}", unit.to_uppercase()));
+            put(&format!("[1:0] UNIT_{} = {code}", unit.to_uppercase()));
         }
         Ok(text + "// verilator lint_on UNUSEDPARAM\n")
     }
@@ -123,41 +117,14 @@ impl Map {
             "//! The register map of the card, written by `cargo xtask hdl registers` from `hdl/registers.toml`.\n",
         );
         let mut put = |about: &str, line: String| {
-            text += &format!(
-                "\n{}pub(super) const {line};\n",
-                comment(&format!("{}.", sentence(about)))
-            );
+            let about = comment(&format!("{}.", sentence(about)));
+            text += &format!("\n{about}pub(super) const {line};\n");
         };
-        put(
-            "the number that a card answers with",
-            format!("ID: u32 = {:#010x}", self.number("id")?),
-        );
+        let id = format!("ID: u32 = {:#010x}", self.number("id")?);
+        put("the number that a card answers with", id);
         put("the version of this map", format!("VERSION: u32 = {}", self.number("version")?));
-        for register in self.list("register")? {
-            let line =
-                format!("REGISTER_{}: u32 = {:#05x}", register.capitals()?, register.number("at")?);
-            put(register.text()?, line);
-        }
-        for field in self.list("field")? {
-            let [high, low] = field.bits()?;
-            let (word, bits) = (field.number("word")?, high - low + 1);
-            let value = format!("Field {{ word: {word}, low: {low}, bits: {bits} }}");
-            put(field.text()?, format!("FIELD_{}: Field = {value}", field.capitals()?));
-        }
-        for flag in self.list("flag")? {
-            put(
-                flag.text()?,
-                format!("FLAG_{}: u32 = 1 << {}", flag.capitals()?, flag.number("bit")?),
-            );
-        }
-        for operation in self.list("operation")? {
-            let line =
-                format!("OPERATION_{}: u32 = {}", operation.capitals()?, operation.number("code")?);
-            put(operation.text()?, line);
-        }
-        for status in self.list("status")? {
-            let line = format!("STATUS_{}: u32 = {}", status.capitals()?, status.number("code")?);
-            put(status.text()?, line);
+        for (_, entry) in self.entries()? {
+            put(entry.word("text")?, entry.written()?.rust);
         }
         text += "\n/// A field of a descriptor: its word, its lowest bit there, and its bits.\n\
                  #[derive(Clone, Copy)]\n\
@@ -169,55 +136,25 @@ impl Map {
     }
 
     fn markdown(&self) -> Result<String, String> {
-        let mut text = String::from("\n| register | at | |\n|---|---|---|\n");
-        for register in self.list("register")? {
-            let wide = if register.0 == "register" && register.1.contains_key("bits") {
-                ", 64 bits"
-            } else {
-                ""
-            };
-            let (name, at) = (register.name()?, register.number("at")?);
-            let _ = writeln!(text, "| `{name}` | {at:#05x}{wide} | {} |", register.text()?);
+        let (mut text, mut last) = (String::new(), "");
+        for (columns, entry) in self.entries()? {
+            if columns != last {
+                let rule = "---|".repeat(columns.split(" | ").count() + 1);
+                let _ = write!(text, "\n| {columns} | |\n|{rule}\n");
+                last = columns;
+            }
+            let (name, cells) = (entry.word("name")?, entry.written()?.markdown);
+            let _ = writeln!(text, "| `{name}` | {cells} | {} |", entry.word("text")?);
         }
-        text += "\n| field | word | bits | |\n|---|---|---|---|\n";
-        for field in self.list("field")? {
-            let ([high, low], word) = (field.bits()?, field.number("word")?);
-            let _ = writeln!(
-                text,
-                "| `{}` | {word} | {high}:{low} | {} |",
-                field.name()?,
-                field.text()?
-            );
-        }
-        text += "\n| flag | bit | |\n|---|---|---|\n";
-        for flag in self.list("flag")? {
-            let _ = writeln!(
-                text,
-                "| `{}` | {} | {} |",
-                flag.name()?,
-                flag.number("bit")?,
-                flag.text()?
-            );
-        }
-        text += "\n| operation | code | by | |\n|---|---|---|---|\n";
-        for operation in self.list("operation")? {
-            let unit = operation.word("unit")?;
-            let (name, code) = (operation.name()?, operation.number("code")?);
-            let _ = writeln!(text, "| `{name}` | {code} | {unit} | {} |", operation.text()?);
-        }
-        text += "\n| status | code | |\n|---|---|---|\n";
-        for status in self.list("status")? {
-            let _ = writeln!(
-                text,
-                "| `{}` | {} | {} |",
-                status.name()?,
-                status.number("code")?,
-                status.text()?
-            );
-        }
-        text.push('\n');
-        Ok(text)
+        Ok(text + "\n")
     }
+}
+
+/// What is written of an entry: the declarations of its constants, and the cells of a table between name and text.
+struct Written {
+    verilog: String,
+    rust: String,
+    markdown: String,
 }
 
 impl<'m> Entry<'m> {
@@ -238,16 +175,42 @@ impl<'m> Entry<'m> {
         self.get(key, Value::as_str)
     }
 
-    fn name(&self) -> Result<&'m str, String> {
-        self.word("name")
-    }
-
-    fn text(&self) -> Result<&'m str, String> {
-        self.word("text")
-    }
-
-    fn capitals(&self) -> Result<String, String> {
-        self.name().map(str::to_uppercase)
+    fn written(&self) -> Result<Written, String> {
+        let name = format!("{}_{}", self.0, self.word("name")?).to_uppercase();
+        let [verilog, rust, markdown] = match self.0 {
+            "register" => {
+                let at = self.number("at")?;
+                let wide = if self.1.contains_key("bits") { ", 64 bits" } else { "" };
+                [
+                    format!("[15:0] {name} = 16'h{at:04x}"),
+                    format!("{name}: u32 = {at:#05x}"),
+                    format!("{at:#05x}{wide}"),
+                ]
+            }
+            "field" => {
+                let (word, [high, low]) = (self.number("word")?, self.bits()?);
+                let field = format!("word: {word}, low: {low}, bits: {}", high - low + 1);
+                [
+                    format!("{name}_LOW = {}", 32 * word + low),
+                    format!("{name}: Field = Field {{ {field} }}"),
+                    format!("{word} | {high}:{low}"),
+                ]
+            }
+            "flag" => {
+                let bit = self.number("bit")?;
+                [format!("{name} = {bit}"), format!("{name}: u32 = 1 << {bit}"), bit.to_string()]
+            }
+            _ => {
+                let code = self.number("code")?;
+                let unit = if self.0 == "operation" { Some(self.word("unit")?) } else { None };
+                [
+                    format!("[7:0] {name} = {code}"),
+                    format!("{name}: u32 = {code}"),
+                    unit.map_or(code.to_string(), |unit| format!("{code} | {unit}")),
+                ]
+            }
+        };
+        Ok(Written { verilog, rust, markdown })
     }
 
     /// Returns the highest and the lowest bit.
