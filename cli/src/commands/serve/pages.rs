@@ -12,7 +12,6 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ciphergram_nic::{federation::Observation, proto::Stats};
 
 use super::{
-    metrics::Metrics,
     responder::{Page, Responder, lock},
     status::{Status, Terms},
 };
@@ -23,24 +22,17 @@ const STATUS_PAGE: &str = include_str!("status.html");
 
 /// Numbers and a picture, and the threads that show them over HTTP.
 pub(super) struct Pages {
-    seen: Arc<Mutex<Seen>>,
+    status: Arc<Mutex<Status>>,
     responder: Responder,
-}
-
-#[derive(Clone)]
-struct Seen {
-    metrics: Metrics,
-    status: Status,
 }
 
 impl Pages {
     pub(super) fn start(address: SocketAddr, terms: Terms) -> Result<Self, Failure> {
-        let status = Status::new(terms, Instant::now());
-        let seen = Arc::new(Mutex::new(Seen { metrics: Metrics::new(), status }));
-        let (shared, policy) = (seen.clone(), content_security_policy());
+        let status = Arc::new(Mutex::new(Status::new(terms, Instant::now())));
+        let (shared, policy) = (status.clone(), content_security_policy());
         let responder = Responder::start(address, move |path| page(path, &shared, &policy))
             .map_err(|error| Failure::Work(format!("--metrics {address}: {}", error.kind())))?;
-        Ok(Self { seen, responder })
+        Ok(Self { status, responder })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -48,23 +40,20 @@ impl Pages {
     }
 
     pub(super) fn follow(&self, observed: &Observation) {
-        let mut seen = lock(&self.seen);
-        seen.metrics.follow(observed);
-        if let Some((phase, span)) = seen.status.follow(observed, Instant::now()) {
-            seen.metrics.spent(phase, span.as_secs_f64());
+        let mut status = lock(&self.status);
+        if let Some((phase, span)) = status.follow(observed, Instant::now()) {
+            status.metrics.spent(phase, span.as_secs_f64());
         }
     }
 
     /// Shows an event's line on the status page.
     pub(super) fn note(&self, line: &str) {
-        lock(&self.seen).status.note(line);
+        lock(&self.status).note(line);
     }
 
     /// Takes the last numbers, once all rounds are over.
     pub(super) fn end(&self, stats: Stats) {
-        let mut seen = lock(&self.seen);
-        seen.metrics.stats = stats;
-        seen.status.end(stats);
+        lock(&self.status).end(stats);
     }
 
     /// Ends after the answers in progress.
@@ -73,9 +62,9 @@ impl Pages {
     }
 }
 
-fn page(path: &str, seen: &Mutex<Seen>, policy: &str) -> Option<Page> {
+fn page(path: &str, status: &Mutex<Status>, policy: &str) -> Option<Page> {
     const OK: &str = "200 OK";
-    let seen = || lock(seen).clone();
+    let status = || lock(status).clone();
     let answer =
         |content_type, body| Page { status: OK, content_type, headers: String::new(), body };
     let verdict = |outcome: Result<(), String>| match outcome {
@@ -87,16 +76,14 @@ fn page(path: &str, seen: &Mutex<Seen>, policy: &str) -> Option<Page> {
             headers: policy.to_owned(),
             ..answer("text/html; charset=utf-8", STATUS_PAGE.to_owned())
         },
-        "/status.json" => {
-            answer("application/json", seen().status.to_json(Instant::now()).to_string())
-        }
+        "/status.json" => answer("application/json", status().to_json(Instant::now()).to_string()),
         "/metrics" => {
-            let Seen { metrics, status } = seen();
-            let text = metrics.page(status.presence()).ok()?;
+            let status = status();
+            let text = status.metrics.page(status.presence());
             answer("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
         }
-        "/healthz" => verdict(seen().status.health(Instant::now())),
-        "/readyz" => verdict(seen().status.readiness(Instant::now())),
+        "/healthz" => verdict(status().health(Instant::now())),
+        "/readyz" => verdict(status().readiness(Instant::now())),
         _ => return None,
     })
 }

@@ -13,6 +13,7 @@ use ciphergram_nic::{
 };
 use serde_json::{Value, json};
 
+use super::metrics::Metrics;
 use crate::report::time_now;
 
 /// Cells that a round's chunks are drawn in, at most.
@@ -41,11 +42,7 @@ impl Phase {
     pub(super) const ALL: [Self; 3] = [Self::Waiting, Self::Summing, Self::Delivering];
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Summing => "summing",
-            Self::Delivering => "delivering",
-        }
+        ["waiting", "summing", "delivering"][self as usize]
     }
 }
 
@@ -62,26 +59,10 @@ pub(super) struct Terms {
 /// The presence of clients, and the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Presence {
-    connected: usize,
-    missing: usize,
+    pub(super) connected: usize,
+    pub(super) missing: usize,
     /// The open round, or the last one; none before the first.
-    round: Option<u32>,
-}
-
-impl Presence {
-    /// Returns its gauges: name, help, value.
-    pub(super) fn gauges(self) -> [(&'static str, &'static str, i64); 3] {
-        let round = self.round.map_or(-1, i64::from);
-        [
-            ("round", "Number of the open round, or the last one; -1 before the first.", round),
-            (
-                "clients_connected",
-                "Clients that wait for a round or take part in one.",
-                self.connected as i64,
-            ),
-            ("clients_missing", "Clients declared that do neither.", self.missing as i64),
-        ]
-    }
+    pub(super) round: Option<u32>,
 }
 
 /// The state of a client.
@@ -102,24 +83,11 @@ enum State {
 }
 
 impl State {
-    const ALL: [Self; 6] = [
-        Self::Missing,
-        Self::Joined,
-        Self::Contributing,
-        Self::Contributed,
-        Self::Lost,
-        Self::Refused,
-    ];
+    const NAMES: [&str; 6] =
+        ["missing", "joined", "contributing", "contributed", "lost", "refused"];
 
     fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Joined => "joined",
-            Self::Contributing => "contributing",
-            Self::Contributed => "contributed",
-            Self::Lost => "lost",
-            Self::Refused => "refused",
-        }
+        Self::NAMES[self as usize]
     }
 
     fn is_connected(self) -> bool {
@@ -204,7 +172,7 @@ pub(super) struct Status {
     rounds: VecDeque<Round>,
     /// Of the latest round.
     cells: Vec<Cell>,
-    stats: Stats,
+    pub(super) metrics: Metrics,
     samples: VecDeque<Sample>,
     events: VecDeque<Value>,
 }
@@ -223,7 +191,7 @@ impl Status {
             opened: 0,
             rounds: VecDeque::new(),
             cells: vec![],
-            stats: Stats::default(),
+            metrics: Metrics::default(),
             samples: VecDeque::new(),
             events: VecDeque::new(),
             terms,
@@ -233,6 +201,7 @@ impl Status {
     /// Takes an observation in. Returns the phase that ended with it, and its span.
     pub(super) fn follow(&mut self, seen: &Observation, now: Instant) -> Option<(Phase, Duration)> {
         self.turned = now;
+        self.metrics.follow(seen);
         let event = match seen {
             Observation::Progress(progress) => {
                 self.on_progress(progress);
@@ -283,7 +252,7 @@ impl Status {
 
     /// Takes the last numbers in: all rounds are over.
     pub(super) fn end(&mut self, stats: Stats) {
-        self.stats = stats;
+        self.metrics.stats = stats;
         self.ranges = None;
         self.over = true;
     }
@@ -352,7 +321,6 @@ impl Status {
 
     fn on_progress(&mut self, progress: &Progress) {
         self.listening = true;
-        self.stats = progress.stats;
         self.ranges = progress.ranges;
         if let Some(round) = &progress.round {
             self.on_received(round);
@@ -470,8 +438,8 @@ impl Status {
         let Terms { scheme, clients: declared, min_clients, rounds } = self.terms;
         let Presence { connected, missing, .. } = self.presence();
         let (phase, phase_span) = self.phase(now);
-        let count = |state| self.clients.iter().filter(|client| client.state == state).count();
-        let counts = State::ALL.map(|state| (state.name().to_owned(), json!(count(state))));
+        let count = |name| self.clients.iter().filter(|client| client.state.name() == name).count();
+        let counts = State::NAMES.map(|name| (name.to_owned(), json!(count(name))));
         let ranges = self.ranges.map(|r| json!({"done": r.done, "levels": r.levels}));
         let each = |(number, client): (usize, &Client)| json!({"client": number, "state": client.state.name(), "chunks": client.chunks});
         json!({
@@ -535,17 +503,18 @@ impl Status {
         });
         let (received, sent): (Vec<f64>, Vec<f64>) = rates.unzip();
         let last = |rates: &[f64]| rates.last().copied().unwrap_or(0.0);
-        let Stats { retransmitted, trimmed, congested, malformed, turned_away, .. } = self.stats;
+        let stats = &self.metrics.stats;
+        let Stats { retransmitted, trimmed, congested, malformed, turned_away, .. } = *stats;
         json!({
-            "received_bytes": self.stats.received.wire_bytes(),
-            "sent_bytes": self.stats.sent.wire_bytes(),
+            "received_bytes": stats.received.wire_bytes(),
+            "sent_bytes": stats.sent.wire_bytes(),
             "received_bytes_per_s": last(&received),
             "sent_bytes_per_s": last(&sent),
             "history_received_bytes_per_s": received,
             "history_sent_bytes_per_s": sent,
             "history_step_s": SAMPLE_SPAN.as_secs(),
-            "received_datagrams": self.stats.received.datagrams,
-            "sent_datagrams": self.stats.sent.datagrams,
+            "received_datagrams": stats.received.datagrams,
+            "sent_datagrams": stats.sent.datagrams,
             "retransmitted_datagrams": retransmitted,
             "trimmed_datagrams": trimmed,
             "congested_datagrams": congested,
