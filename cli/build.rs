@@ -3,10 +3,11 @@
 use std::{env, path::Path, process::Command};
 
 /// Folders and files whose content decides what is built, beside this one.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "src",
     "data",
     "../accel/src",
+    "../benches/src",
     "../he/src",
     "../nic-integration/src",
     "../shaders",

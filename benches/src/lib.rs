@@ -1,24 +1,29 @@
-//! One-step programs, and operands for them, that all benches share.
+//! What is measured. `README.md` says how, and what was found.
 //!
-//! Ids read `operation/engine/size`. `cargo bench -p ciphergram-benches` runs them all.
+//! - [`cases`]: operations on engines, which `ciphergram bench` prints;
+//! - [`timing`], [`memcheck`]: whether time, jumps or addresses depend on secrets;
+//! - [`transport`]: datagrams on loopback.
+//!
+//! Beside them, in Python, `peers/` holds rival libraries and ours against each other.
 
+pub mod cases;
 pub mod memcheck;
 pub mod timing;
 pub mod transport;
 
 use std::sync::Arc;
 
-use ciphergram_accel::{
-    Builder, Modulus, ModulusError, Program, Ring,
-    program::{Residue, Var},
-};
+use ciphergram_accel::{Modulus, ModulusError, Ring};
+
+/// An error that ends a run; nothing is measured then.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Returns an odd modulus of exactly `bits` bits, `bits` a multiple of 64: all ones.
 ///
 /// # Panics
 /// Never: all ones is odd.
 #[must_use]
-pub fn modulus(bits: u32) -> Arc<Modulus> {
+fn modulus(bits: u32) -> Arc<Modulus> {
     made(Modulus::new("m", &vec![u64::MAX; bits as usize / 64]))
 }
 
@@ -35,19 +40,6 @@ fn made(modulus: Result<Modulus, ModulusError>) -> Arc<Modulus> {
 /// # Panics
 /// Never: the primes are chosen for the ring.
 #[must_use]
-pub fn ring() -> Arc<Ring> {
+fn ring() -> Arc<Ring> {
     Arc::new(Ring::largest(50, 4096, 2))
-}
-
-/// Builds a program of residues `x` with one output.
-#[must_use]
-pub fn residue_program(
-    m: &Arc<Modulus>,
-    step: impl FnOnce(&mut Builder, Var<Residue>) -> Var<Residue>,
-) -> Program {
-    let mut b = Builder::new("bench");
-    let x = b.residues("x", m);
-    let y = step(&mut b, x);
-    b.output(y);
-    b.build()
 }

@@ -22,8 +22,7 @@ pub use spent::{Flow, Spent};
 pub use sums::{additions, multiply_limit, sums, sums_insecure_1024};
 pub use trips::{Trips, bare_trips, trips};
 
-/// An error that ends a run; nothing is measured then.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub use crate::Failure;
 
 /// Left out of what is measured: handshake, growth of the window, first touch of memory.
 const WARM_UP: Duration = Duration::from_millis(300);

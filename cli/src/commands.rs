@@ -1,7 +1,6 @@
 //! One module a command.
 
 pub(crate) mod aggregate;
-pub(crate) mod bench;
 pub(crate) mod bundle;
 pub(crate) mod complete;
 pub(crate) mod decrypt;

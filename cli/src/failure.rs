@@ -86,6 +86,12 @@ impl From<ciphergram_nic::NicError> for Failure {
     }
 }
 
+impl From<ciphergram_benches::Failure> for Failure {
+    fn from(error: ciphergram_benches::Failure) -> Self {
+        Self::Work(error.to_string())
+    }
+}
+
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Self::Work(format!("cannot write JSON: {error}"))

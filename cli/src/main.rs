@@ -94,7 +94,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Show(Show::Program(args)) => commands::program::run(&args),
         Command::Show(Show::Devices(args)) => commands::devices::run(&args),
         Command::Show(Show::Noise(args)) => commands::noise::run(&args),
-        Command::Bench(args) => commands::bench::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Complete(args) => commands::complete::run(&args),
         Command::Man(args) => commands::man::run(&args),
     }

@@ -13,6 +13,19 @@ const WITHOUT_VALUES: [&str; 5] = ["mul_plain", "sum", "mod_exp", "mod_mul", "co
 const SUMS: [&str; 4] = ["quantise", "encrypt", "aggregate", "decrypt"];
 const LEVELLED: [&str; 7] =
     ["multiply", "rotate", "rotate_eight", "encrypt", "encrypt_owner", "decrypt", "screen"];
+const STEPS: [&str; 11] = [
+    "mul",
+    "pair_mul",
+    "product",
+    "pow_secret",
+    "pow_public",
+    "pow_fixed_base",
+    "dot_secret",
+    "uniform",
+    "noise",
+    "pack",
+    "add_beats",
+];
 /// Fields that only some rows of encrypted vectors have.
 const LEVELLED_FIELDS: [&str; 3] = ["transforms", "error", "bytes_per_value"];
 /// Fields that only rows of `ckks-sum` have.
@@ -37,10 +50,9 @@ const FIELDS: [&str; 15] = [
 
 const TOP: [&str; 7] = ["kind", "version", "time", "commit", "options", "machine", "rows"];
 const OPTIONS: [&str; 3] = ["threads", "seconds", "cpu_path"];
-const MACHINE: [&str; 10] = [
+const MACHINE: [&str; 9] = [
     "cpu",
     "signature",
-    "microarchitecture",
     "features",
     "cores",
     "memory_bytes",
@@ -190,6 +202,20 @@ fn kernels_are_measured_by_themselves() {
     }
     assert!(rows.iter().all(|row| row["scheme"] == "kernels"));
     assert_eq!(text.matches("GB/s").count(), measured.len(), "{text}");
+}
+
+#[test]
+fn steps_are_measured_with_their_operands() {
+    let (report, _) = bench("--ops steps");
+    let rows = report["rows"].as_array().unwrap();
+    let mut names: Vec<_> = rows.iter().map(check_figures).collect();
+    assert_eq!(names.len(), 7 * 3 + 4);
+    names.dedup();
+    assert_eq!(names, STEPS);
+    assert!(
+        rows.iter().all(|row| row["scheme"] == "steps" && row["values_per_operation"].is_null())
+    );
+    assert!(rows[..21].iter().all(|row| positive(&row["multiplies"]) > 0.0));
 }
 
 /// Checks a row of `ckks-sum`, and returns its name.
@@ -371,6 +397,10 @@ fn help_and_documentation_name_everything() {
     for kernel in steps.into_iter().chain(transforms) {
         assert!(help.contains(&format!("\n  kernels/{kernel} ")), "{kernel}: {help}");
         assert!(readme.contains(&format!("`kernels/{kernel}`")), "{kernel}");
+    }
+    for step in STEPS {
+        assert!(help.contains(&format!("\n  steps/{step} ")), "{step}: {help}");
+        assert!(readme.contains(&format!("`steps/{step}`")), "{step}");
     }
     let all = FIELDS.iter().chain(&SUM_FIELDS).chain(&TOP).chain(&MACHINE).chain(&OPTIONS);
     for field in all.chain(&LEVELLED_FIELDS).chain(&[

@@ -2,23 +2,23 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use ciphergram_benches::cases::{self, Cases};
 use clap::Args;
 
 use super::{
     EngineName,
     values::{clock, key_sizes, seconds, threads},
 };
-use crate::bench::operation::{self, Operations};
 
 #[derive(Args)]
-#[command(after_long_help = operation::help())]
+#[command(after_long_help = cases::help())]
 pub(crate) struct Bench {
     /// Operations, separated by commas, or a scheme for all of its own: see --help
     #[arg(
         long, value_name = "LIST", default_value = "paillier,ckks-sum",
-        value_parser = Operations::parse
+        value_parser = Cases::parse
     )]
-    pub(crate) ops: Operations,
+    pub(crate) ops: Cases,
     /// Engines, separated by commas: only gpu, fpga and auto open a device
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "cpu")]
     pub(crate) engine: Vec<EngineName>,

@@ -1,7 +1,6 @@
-//! Sums under `ckks-sum`: whole contributions, from tensors in memory to the bytes of files and
-//! back.
+//! Sums under `ckks-sum`: whole contributions, from tensors in memory to the bytes of files and back.
 
-use std::{hint::black_box, sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
@@ -11,24 +10,24 @@ use ciphergram_he::{
 };
 use rand_core::Rng;
 
-use super::operation::SumOperation;
-use crate::failure::Failure;
+use super::sampling::timed;
+use crate::Failure;
 
 /// Float32 values of a client's update: one operation is on all of them.
-const VALUES: usize = 1_000_000;
+pub(super) const VALUES: usize = 1_000_000;
 /// The same on an engine that would take longer than this to encrypt them, in seconds: the oracle.
-const FEW_VALUES: usize = 10_000;
+pub(super) const FEW_VALUES: usize = 10_000;
 const LONGEST: f64 = 5.0;
 /// Contributors of a sum, and those that the key has headroom for.
-pub(crate) const CLIENTS: u32 = 10;
+pub(super) const CLIENTS: u32 = 10;
 /// Bits of a quantised value.
-pub(crate) const VALUE_BITS: u32 = 16;
+pub(super) const VALUE_BITS: u32 = 16;
 /// The agreed range. Some values are outside, so that there is something to clip.
 const RANGE: f64 = 1.0;
 const LARGEST_VALUE: f64 = 1.05;
 
-/// The data of the operations: one round under a fresh key, with its sum.
-pub(crate) struct Round {
+/// One round under a fresh key, with its sum.
+pub(super) struct Round {
     key: SecretKey,
     engine: Arc<dyn Engine>,
     agreement: Agreement,
@@ -46,11 +45,9 @@ impl Round {
     ///
     /// # Errors
     /// The mean is another one; no randomness; the engine's.
-    pub(crate) fn new(engine: Arc<dyn Engine>) -> Result<Self, Failure> {
+    pub(super) fn new(engine: Arc<dyn Engine>) -> Result<Self, Failure> {
         let few = Self::of_values(FEW_VALUES, engine.clone())?;
-        let start = Instant::now();
-        few.run(SumOperation::Encrypt)?;
-        let all = start.elapsed().as_secs_f64() * (VALUES / FEW_VALUES) as f64;
+        let all = timed(|| few.encrypt())()? * (VALUES / FEW_VALUES) as f64;
         if all > LONGEST { Ok(few) } else { Self::of_values(VALUES, engine) }
     }
 
@@ -73,46 +70,46 @@ impl Round {
                 *total += x.clamp(-RANGE, RANGE) / f64::from(CLIENTS);
             }
             let engine = if client == 0 { &round.engine } else { &quick };
-            let contribution = round.encrypt(engine, client as u16)?;
+            let contribution = round.encrypt_by(engine, client as u16)?;
             round.contributions.push(contribution);
         }
         round.sum = round.aggregate()?;
-        round.check(&mean)?;
+        // Within one step, and the rounding of float32.
+        let steps = f64::from(round.key.public().parameters().half_steps());
+        let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));
+        let decrypted = floats(&round.decrypt()?)?;
+        if decrypted.iter().zip(&mean).any(|(x, y)| (x - y).abs() > bound) {
+            let text = format!("the engine {} decrypts to another mean", round.engine.name());
+            return Err(text.into());
+        }
         Ok(round)
     }
 
     /// Values of an update.
-    pub(crate) fn values(&self) -> usize {
+    pub(super) fn values(&self) -> usize {
         self.agreement.values()
     }
 
     /// Returns the bytes of a contribution's file for each value.
-    pub(crate) fn bytes_per_value(&self) -> f64 {
+    pub(super) fn bytes_per_value(&self) -> f64 {
         self.contributions[0].len() as f64 / self.values() as f64
     }
 
-    /// Runs one operation, its result thrown away.
-    pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
-        match operation {
-            SumOperation::Quantise => _ = black_box(self.quantise()?),
-            SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine, 0)?)),
-            SumOperation::Aggregate => drop(black_box(self.aggregate()?)),
-            SumOperation::Decrypt => drop(black_box(self.decrypt()?)),
-        }
-        Ok(())
-    }
-
     /// From a client's tensors to the integers that it packs.
-    fn quantise(&self) -> Result<usize, Error> {
+    pub(super) fn quantise(&self) -> Result<usize, Error> {
         let terms = self.job.terms(0, &self.agreement)?;
         let parameters = self.key.public().parameters();
         let quantised = terms.quantise(&self.update, 1, parameters, &*random::bytes()?)?;
         // They are computed as they are asked for.
-        Ok(black_box(quantised.fields()?).len())
+        Ok(std::hint::black_box(quantised.fields()?).len())
     }
 
     /// From a client's tensors to the bytes of its contribution.
-    fn encrypt(&self, engine: &Arc<dyn Engine>, client: u16) -> Result<Vec<u8>, Error> {
+    pub(super) fn encrypt(&self) -> Result<Vec<u8>, Error> {
+        self.encrypt_by(&self.engine, 0)
+    }
+
+    fn encrypt_by(&self, engine: &Arc<dyn Engine>, client: u16) -> Result<Vec<u8>, Error> {
         let (key, ledger) = (self.key.as_client(client), Ledger::in_memory());
         let member = Member::new(key, &self.job, &ledger, engine.clone());
         let sealer = member.seal(&self.update, 1, &self.agreement, Some(0))?;
@@ -122,32 +119,20 @@ impl Round {
     }
 
     /// From the bytes of all contributions to those of their sum, with no use of the secret.
-    fn aggregate(&self) -> Result<Vec<u8>, Error> {
+    pub(super) fn aggregate(&self) -> Result<Vec<u8>, Error> {
         let key = self.key.public();
         let read = self.contributions.iter().map(|bytes| Contribution::from_bytes(bytes, key));
         Ok(aggregate(key, &self.job, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
     }
 
     /// From the bytes of the sum to the mean in float32.
-    fn decrypt(&self) -> Result<Update, Error> {
+    pub(super) fn decrypt(&self) -> Result<Update, Error> {
         let sum = Sum::from_bytes(&self.sum, self.key.public())?;
         let mut bytes = vec![0; self.values() * Dtype::F32.bytes()];
         let to = Destination::Memory(&mut [&mut bytes]);
         open_to(&self.key, &*self.engine, &sum, &self.job, Output::Mean, to)?;
         let specs = self.agreement.specs().iter().cloned();
         Ok(Update::new(specs.zip([bytes]).map(|(spec, b)| Tensor::from_bytes(spec, b)).collect()))
-    }
-
-    /// Checks what is timed: a mean is within one step, and the rounding of float32.
-    fn check(&self, mean: &[f64]) -> Result<(), Failure> {
-        let steps = f64::from(self.key.public().parameters().half_steps());
-        let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));
-        let decrypted = self.decrypt()?;
-        if floats(&decrypted)?.iter().zip(mean).all(|(x, y)| (x - y).abs() <= bound) {
-            return Ok(());
-        }
-        let text = format!("the engine {} decrypts to another mean", self.engine.name());
-        Err(Failure::Work(text))
     }
 }
 
