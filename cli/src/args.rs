@@ -23,17 +23,21 @@ use clap::{
 };
 use clap_complete::Shell;
 
-pub(crate) use demo::{Demo, DemoClient};
-pub(crate) use files::{Aggregate, Decrypt, Encrypt, Inspect, Ranges};
-pub(crate) use keys::{Bundle, Identity, Job, Key, KeyStatus, KeyUpgrade, Keygen};
+pub(crate) use demo::{DemoArgs, DemoClientArgs};
+pub(crate) use files::{AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, RangesArgs};
+pub(crate) use keys::{
+    BundleArgs, IdentityArgs, JobArgs, KeyCommand, KeyStatusArgs, KeyUpgradeArgs, KeygenArgs,
+};
 pub(crate) use measure::{Bench, KeySizes};
-pub(crate) use rounds::{Join, Relay, Serve};
+pub(crate) use rounds::{JoinArgs, RelayArgs, Serve};
 
-pub(crate) use show::{Devices, Noise, Params, Program, Show, Shown};
+pub(crate) use show::{
+    DevicesArgs, NoiseArgs, ParamsArgs, ProgramArgs, ShowCommand, ShownOperation,
+};
 pub(crate) use tune::Tune;
 use values::any_scheme;
 pub(crate) use values::{AnyScheme, JobRanges};
-pub(crate) use vectors::{Predict, Scores, Screen, Vectors};
+pub(crate) use vectors::{PredictArgs, ScoresArgs, ScreenArgs, VectorsCommand};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
@@ -43,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log: LogFormat,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// Returns the first paragraph of the parser's message as one line, and what may have been meant.
@@ -116,50 +120,50 @@ impl LogFormat {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Train a digit classifier with federated clients, encrypted, beside its plaintext twin
-    Demo(Demo),
+    Demo(DemoArgs),
     #[command(hide = true)]
-    DemoClient(DemoClient),
+    DemoClient(DemoClientArgs),
     /// Make a key: public.json to sum with, secret.json to decrypt with, clients' keys, and a job
-    Keygen(Keygen),
+    Keygen(KeygenArgs),
     /// Make a key of an earlier version fit for sums, or see what a key was used for
     #[command(subcommand)]
-    Key(Key),
+    Key(KeyCommand),
     /// Make a job: what clients agree on once, and hold the aggregator to
-    Job(Job),
+    Job(JobArgs),
     /// Make a folder for each machine of a federation: key, job and node keys
-    Bundle(Bundle),
+    Bundle(BundleArgs),
     /// Make a node key, for rounds between machines
-    Identity(Identity),
+    Identity(IdentityArgs),
     /// Measure a client's clipping ranges, merge those of all clients, or agree on some without showing any
-    Ranges(Ranges),
+    Ranges(RangesArgs),
     /// Encrypt a safetensors file
-    Encrypt(Encrypt),
+    Encrypt(EncryptArgs),
     /// Sum encrypted files, without the secret key
-    Aggregate(Aggregate),
+    Aggregate(AggregateArgs),
     /// Decrypt a sum to the weighted mean, or the weighted sum
-    Decrypt(Decrypt),
+    Decrypt(DecryptArgs),
     /// Compute on encrypted vectors: norms and directions of updates, weights for their sum, answers of a model
     #[command(subcommand)]
-    Vectors(Vectors),
+    Vectors(VectorsCommand),
     /// Run the aggregator of rounds: add what clients send as it arrives
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
-    Join(Join),
+    Join(JoinArgs),
     /// Forward datagrams between clients and a server as a bad network would
-    Relay(Relay),
+    Relay(RelayArgs),
     /// Describe a file, without its secrets
-    Inspect(Inspect),
+    Inspect(InspectArgs),
     /// Show what things come to: sizes, programs, engines, noise
     #[command(subcommand)]
-    Show(Show),
+    Show(ShowCommand),
     /// Time the operations of both schemes, beside the limit of the processor
     Bench(Bench),
     /// Print what completes commands in a shell
-    Complete(Complete),
+    Complete(CompleteArgs),
     #[command(hide = true)]
-    Man(Man),
+    Man(ManArgs),
 }
 
 /// Instructions for shells, which look for completions in places of their own.
@@ -170,14 +174,14 @@ const COMPLETIONS: &str = "Where it goes:
 
 #[derive(Args)]
 #[command(after_help = COMPLETIONS)]
-pub(crate) struct Complete {
+pub(crate) struct CompleteArgs {
     /// The shell
     pub(crate) shell: Shell,
 }
 
 /// Writes a manual page for each command: for those who make packages.
 #[derive(Args)]
-pub(crate) struct Man {
+pub(crate) struct ManArgs {
     /// Folder to write them to
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
@@ -185,7 +189,7 @@ pub(crate) struct Man {
 
 /// The form of what a command reports.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     /// Report as JSON; serve, join and relay one object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -193,7 +197,7 @@ pub(crate) struct Report {
 
 /// The choice of an engine.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct EngineArgs {
     /// Engine that runs programs: gpu and fpga leave to the CPU what they cannot do; auto takes the faster of CPU and
     /// GPU or splits batches, once there is work for four seconds; reference is slow
     #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]

@@ -13,8 +13,8 @@ use crate::{
     args::{Bench, EngineName},
     engines::{auto, gpu},
     failure::Failure,
-    files::{Kind, Output},
-    progress::Progress,
+    files::{FileKind, OutputFile},
+    progress::ProgressLine,
     report::{print, time_now, warn},
 };
 
@@ -23,7 +23,7 @@ use report::{Report, VERSION, busy, describe, machine, side_by_side};
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     // Nobody wants to learn after minutes that the figures have no place to go.
     let inputs: Vec<_> = args.compare.iter().map(PathBuf::as_path).collect();
-    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &inputs));
+    let out = args.json.as_ref().map(|path| OutputFile::create(path, FileKind::Report, &inputs));
     let out = out.transpose()?;
     if !inputs.is_empty() {
         let sources = inputs.iter().map(|path| {
@@ -79,7 +79,7 @@ fn measure(args: &Bench, bits: &[u32]) -> Result<Report, Failure> {
         print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;
     }
     print(&format!("\n{}", head()))?;
-    let progress = Progress::new(false, "measuring");
+    let progress = ProgressLine::new(false, "measuring");
     let observe = progress.counter((engines.len() * args.ops.rows(bits.len())) as u64);
     let effort = Effort { threads: args.threads, duration: args.seconds, clock: args.clock };
     args.ops.measure(bits, &engines, effort, |row| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     failure::Failure,
-    files::{Kind, Output},
+    files::{FileKind, OutputFile},
     report::counted,
 };
 
@@ -46,7 +46,7 @@ impl<'a> Cohorts<'a> {
     }
 
     /// Writes which values of which tensors are of which clients.
-    pub(crate) fn write(&self, mut out: Output) -> Result<(), Failure> {
+    pub(crate) fn write(&self, mut out: OutputFile) -> Result<(), Failure> {
         let specs = self.sum.agreement.specs();
         let run = |(tensor, values): &(usize, std::ops::Range<usize>)| {
             let name = specs.get(*tensor).map(|spec| &spec.name);
@@ -66,8 +66,8 @@ impl<'a> Cohorts<'a> {
 }
 
 /// Opens the file for cohorts before the work, if one is asked for.
-pub(crate) fn create(path: Option<&Path>, inputs: &[&Path]) -> Result<Option<Output>, Failure> {
-    path.map(|path| Output::create(path, Kind::Cohorts, inputs)).transpose()
+pub(crate) fn create(path: Option<&Path>, inputs: &[&Path]) -> Result<Option<OutputFile>, Failure> {
+    path.map(|path| OutputFile::create(path, FileKind::Cohorts, inputs)).transpose()
 }
 
 /// Describes a share in whole percent, but never a part as nothing or as all.

@@ -25,26 +25,30 @@ use ciphergram_he::{
 };
 
 use crate::{
-    args::{Demo, LogFormat},
+    args::{DemoArgs, LogFormat},
     failure::{Failure, at},
-    files::{Kind, Output},
-    progress::Progress,
+    files::{FileKind, OutputFile},
+    progress::ProgressLine,
     report::print,
     signals,
 };
 use check::Checker;
-use digits::Digits;
+use digits::DigitImages;
 use processes::Processes;
 use summary::{RoundFigures, Summary};
-use twin::Twin;
+use twin::PlaintextTraining;
 
 /// Returns the seed of one client's training in one round: the same encrypted and plain.
 fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
     (seed << 32) | (u64::from(round) << 16) | client as u64
 }
 
-pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
-    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &[])).transpose()?;
+pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
+    let out = args
+        .json
+        .as_ref()
+        .map(|path| OutputFile::create(path, FileKind::Report, &[]))
+        .transpose()?;
     let (folder, _at_stop) = signals::at_stop(|| {
         let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
         let path = folder.path().to_owned();
@@ -60,7 +64,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     crate::commands::keygen::write_files(&key, limits, folder.path(), None)?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
-    let mut twin = Twin::new(args.seed, usize::from(args.clients));
+    let mut twin = PlaintextTraining::new(args.seed, usize::from(args.clients));
     print(&format!(
         "{}: {} client processes and an aggregator on loopback, {} parameters, {} images to train \
          on and {} to test",
@@ -74,7 +78,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         "each client has secret.json: it contributes under a number of its own, and opens the sums",
     )?;
     let mut processes = Processes::start(args, log, folder.path())?;
-    let progress = io::stdout().is_terminal().then(|| Progress::new(false, "round 1"));
+    let progress = io::stdout().is_terminal().then(|| ProgressLine::new(false, "round 1"));
     let mut summary = Summary::default();
     for round in 0..args.rounds {
         let plain = twin.round(round)?;
@@ -96,19 +100,23 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
 }
 
 /// Returns the limits of the demo's job.
-fn limits(args: &Demo, key: &SecretKey) -> Limits {
+fn limits(args: &DemoArgs, key: &SecretKey) -> Limits {
     let limits = Limits::of_key(key.public());
     let (Some(rank), Some(secret)) = (args.ranges, key.ranges_secret()) else { return limits };
     let private = PrivateRanges::new(rank, secret.id());
     // Nobody tells a weight either: the largest is that of the largest part of the images.
-    let train = Digits::load().split(args.seed).train;
+    let train = DigitImages::load().split(args.seed).train;
     let shards = train.shards(usize::from(args.clients), args.seed);
-    let max_weight = shards.iter().map(Digits::len).max().unwrap_or(1) as u32;
+    let max_weight = shards.iter().map(DigitImages::len).max().unwrap_or(1) as u32;
     Limits { private_ranges: Some(private), max_weight, ..limits }
 }
 
 /// Shows a round: on a terminal as progress, elsewhere as a line.
-fn show(progress: Option<&Progress>, figures: &RoundFigures, rounds: u32) -> Result<(), Failure> {
+fn show(
+    progress: Option<&ProgressLine>,
+    figures: &RoundFigures,
+    rounds: u32,
+) -> Result<(), Failure> {
     let done = figures.round + 1;
     let words =
         format!("round {done} of {rounds}: test accuracy {:.3}", figures.encrypted.accuracy);

@@ -23,8 +23,8 @@ use crate::{
     report::warn,
 };
 pub(crate) use folder::fill;
-pub(crate) use kind::Kind;
-pub(crate) use output::Output;
+pub(crate) use kind::FileKind;
+pub(crate) use output::OutputFile;
 
 /// Reads a file; `-` is standard input.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -37,8 +37,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// Opens a file that is written piece by piece, in place: what is there when the process is killed counts. Follows the
-/// rules of [`Output`] for what may be replaced.
-pub(crate) fn create(path: &Path, kind: Kind) -> Result<fs::File, Failure> {
+/// rules of [`OutputFile`] for what may be replaced.
+pub(crate) fn create(path: &Path, kind: FileKind) -> Result<fs::File, Failure> {
     match output::check(path, kind, &[])? {
         output::Standing::StandardOutput => {
             let (path, words) = (path.display(), kind.words());

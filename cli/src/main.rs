@@ -26,7 +26,7 @@ use clap::error::ErrorKind;
 use tracing::Level;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use args::{Arguments, Command, LogFormat, Show, Vectors};
+use args::{Arguments, CliCommand, LogFormat, ShowCommand, VectorsCommand};
 use failure::Failure;
 
 /// Keeps memory that was freed for a while: results are megabytes, for which the C library asks the system each time.
@@ -72,31 +72,31 @@ fn show(text: &clap::Error) -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
-        Command::Demo(args) => demo::run(&args, arguments.log),
-        Command::DemoClient(args) => demo::client::run(&args),
-        Command::Keygen(args) => commands::keygen::run(&args),
-        Command::Key(args) => commands::key::run(&args),
-        Command::Job(args) => commands::job::run(&args),
-        Command::Bundle(args) => commands::bundle::run(&args),
-        Command::Identity(args) => commands::identity::run(&args),
-        Command::Ranges(args) => commands::ranges::run(&args),
-        Command::Encrypt(args) => commands::encrypt::run(&args),
-        Command::Aggregate(args) => commands::aggregate::run(&args),
-        Command::Decrypt(args) => commands::decrypt::run(&args),
-        Command::Vectors(Vectors::Screen(args)) => commands::screen::run(&args),
-        Command::Vectors(Vectors::Scores(args)) => commands::screen::scores(&args),
-        Command::Vectors(Vectors::Predict(args)) => commands::predict::run(&args),
-        Command::Serve(args) => commands::serve::run(&args),
-        Command::Join(args) => commands::join::run(&args),
-        Command::Relay(args) => commands::relay::run(&args),
-        Command::Inspect(args) => commands::inspect::run(&args),
-        Command::Show(Show::Params(args)) => commands::params::run(&args),
-        Command::Show(Show::Program(args)) => commands::program::run(&args),
-        Command::Show(Show::Devices(args)) => commands::devices::run(&args),
-        Command::Show(Show::Noise(args)) => commands::noise::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Complete(args) => commands::complete::run(&args),
-        Command::Man(args) => commands::man::run(&args),
+        CliCommand::Demo(args) => demo::run(&args, arguments.log),
+        CliCommand::DemoClient(args) => demo::client::run(&args),
+        CliCommand::Keygen(args) => commands::keygen::run(&args),
+        CliCommand::Key(args) => commands::key::run(&args),
+        CliCommand::Job(args) => commands::job::run(&args),
+        CliCommand::Bundle(args) => commands::bundle::run(&args),
+        CliCommand::Identity(args) => commands::identity::run(&args),
+        CliCommand::Ranges(args) => commands::ranges::run(&args),
+        CliCommand::Encrypt(args) => commands::encrypt::run(&args),
+        CliCommand::Aggregate(args) => commands::aggregate::run(&args),
+        CliCommand::Decrypt(args) => commands::decrypt::run(&args),
+        CliCommand::Vectors(VectorsCommand::Screen(args)) => commands::screen::run(&args),
+        CliCommand::Vectors(VectorsCommand::Scores(args)) => commands::screen::scores(&args),
+        CliCommand::Vectors(VectorsCommand::Predict(args)) => commands::predict::run(&args),
+        CliCommand::Serve(args) => commands::serve::run(&args),
+        CliCommand::Join(args) => commands::join::run(&args),
+        CliCommand::Relay(args) => commands::relay::run(&args),
+        CliCommand::Inspect(args) => commands::inspect::run(&args),
+        CliCommand::Show(ShowCommand::Params(args)) => commands::params::run(&args),
+        CliCommand::Show(ShowCommand::Program(args)) => commands::program::run(&args),
+        CliCommand::Show(ShowCommand::Devices(args)) => commands::devices::run(&args),
+        CliCommand::Show(ShowCommand::Noise(args)) => commands::noise::run(&args),
+        CliCommand::Bench(args) => bench::run(&args),
+        CliCommand::Complete(args) => commands::complete::run(&args),
+        CliCommand::Man(args) => commands::man::run(&args),
     }
 }
 
@@ -129,7 +129,7 @@ fn start_logging(format: LogFormat) -> Result<(), Failure> {
         // It would panic where standard error cannot be written.
         .log_internal_errors(false)
         .with_ansi(has_colours())
-        .with_writer(|| progress::Beside);
+        .with_writer(|| progress::AboveProgress);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),

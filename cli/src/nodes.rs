@@ -99,7 +99,10 @@ pub(crate) struct ClientNodes {
 }
 
 /// Reads a client's own key, and the aggregator's, which is at one of these addresses.
-pub(crate) fn client(args: &args::Join, addresses: &[SocketAddr]) -> Result<ClientNodes, Failure> {
+pub(crate) fn client(
+    args: &args::JoinArgs,
+    addresses: &[SocketAddr],
+) -> Result<ClientNodes, Failure> {
     let options = "--identity FILE and --server-key KEY";
     let beside = || local(&args.agreed.key, addresses, options);
     let identity = args.identity.clone().map_or_else(|| Ok(beside()?.client), Ok::<_, Failure>)?;

@@ -44,9 +44,9 @@ pub(crate) fn complain(line: &str) {
 }
 
 /// Standard error, whose lines stand above the line of progress.
-pub(crate) struct Beside;
+pub(crate) struct AboveProgress;
 
-impl Write for Beside {
+impl Write for AboveProgress {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         beside(|| io::stderr().write(bytes))
     }
@@ -57,13 +57,13 @@ impl Write for Beside {
 }
 
 /// The line, erased when dropped.
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     bar: ProgressBar,
     /// The thread that draws it, and what ends that.
     drawer: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Begins a line about work whose end is not known. There is none if the command reports to a program (`json`).
     pub(crate) fn new(json: bool, what: impl Into<Cow<'static, str>>) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
@@ -113,8 +113,8 @@ impl Progress {
         &'a self,
         out: &'a mut W,
         total_bytes: u64,
-    ) -> Counted<'a, W> {
-        Counted { progress: self, out, written_bytes: 0, total_bytes }
+    ) -> CountedWriter<'a, W> {
+        CountedWriter { progress: self, out, written_bytes: 0, total_bytes }
     }
 
     /// Says that the end of the work is not known from here on.
@@ -125,7 +125,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         let Some((end, drawer)) = self.drawer.take() else { return };
         drop(end);
@@ -135,14 +135,14 @@ impl Drop for Progress {
 }
 
 /// A writer that says how far it is.
-pub(crate) struct Counted<'a, W> {
-    progress: &'a Progress,
+pub(crate) struct CountedWriter<'a, W> {
+    progress: &'a ProgressLine,
     out: &'a mut W,
     written_bytes: u64,
     total_bytes: u64,
 }
 
-impl<W: Write> Write for Counted<'_, W> {
+impl<W: Write> Write for CountedWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.out.write(bytes)?;
         self.written_bytes += count as u64;

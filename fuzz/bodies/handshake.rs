@@ -7,7 +7,7 @@
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 
 use ciphergram_nic::proto::{
-    Cause, Config, Endpoint, Event, Identity, NodeId, Peer, Time,
+    Cause, Config, Endpoint, EndpointEvent, Identity, NodeId, Peer, Time,
     endpoint::{MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MAX_UNCONFIRMED},
 };
 
@@ -110,10 +110,10 @@ impl World {
             end.handle_timeout(self.now);
             while let Some(event) = end.poll_event() {
                 match event {
-                    Event::Completed { peer, .. } => {
+                    EndpointEvent::Completed { peer, .. } => {
                         assert!(peer.node != node(STRANGER), "a stranger got something done");
                     }
-                    Event::Unreachable { cause: Cause::Unlisted, .. } => {
+                    EndpointEvent::Unreachable { cause: Cause::Unlisted, .. } => {
                         assert!(end.node() == node(STRANGER), "a friend was declined");
                     }
                     _ => {}
@@ -212,7 +212,7 @@ impl World {
             self.now = self.now + Duration::from_millis(20);
             self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
             while let Some(event) = self.ends[FRIEND].poll_event() {
-                if matches!(event, Event::Completed { message, .. } if message == mine) {
+                if matches!(event, EndpointEvent::Completed { message, .. } if message == mine) {
                     return;
                 }
             }

@@ -14,8 +14,8 @@ use std::{
 };
 
 use ciphergram_nic::proto::{
-    ChunkAdder, ChunkLayout, Config, Endpoint, Event, Identity, MESSAGE_WINDOW, MessageId, NodeId,
-    Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion, Time,
+    ChunkAdder, ChunkLayout, Config, Endpoint, EndpointEvent, Identity, MESSAGE_WINDOW, MessageId,
+    NodeId, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion, Time,
 };
 
 /// Bytes of a script that are looked at, so that a run stays short.
@@ -364,13 +364,13 @@ impl World {
         }
     }
 
-    fn look_at(&mut self, end: usize, event: Event) {
+    fn look_at(&mut self, end: usize, event: EndpointEvent) {
         match event {
-            Event::Written { rkey, offset, bytes, immediate, .. } => {
+            EndpointEvent::Written { rkey, offset, bytes, immediate, .. } => {
                 let range = offset..offset + u64::from(bytes);
                 self.look_at_whole(end, rkey, range, immediate);
             }
-            Event::Received { rkey, immediate, data, .. } => {
+            EndpointEvent::Received { rkey, immediate, data, .. } => {
                 let range = 0..data.len() as u64;
                 let mut own =
                     self.written[end].iter().filter(|(r, w, _)| (*r, w) == (rkey, &range));
@@ -378,14 +378,16 @@ impl World {
                 assert!(own.any(|(.., serial)| same(*serial)), "nobody wrote that message");
                 self.look_at_whole(end, rkey, range, immediate);
             }
-            Event::Completed { peer, message } => {
+            EndpointEvent::Completed { peer, message } => {
                 let asked = self.ends[end].answered(peer, message);
                 let done = asked.iter().any(|asked| self.is_done(1 - end, asked));
                 assert!(done, "{asked:?} is reported as done, and is not");
             }
-            Event::Refused { peer, message, .. } => drop(self.ends[end].answered(peer, message)),
-            Event::Unreachable { peer, .. } => self.ends[end].fail(peer),
-            Event::ChunkClosed { .. } | Event::Stranger { .. } => {}
+            EndpointEvent::Refused { peer, message, .. } => {
+                drop(self.ends[end].answered(peer, message))
+            }
+            EndpointEvent::Unreachable { peer, .. } => self.ends[end].fail(peer),
+            EndpointEvent::ChunkClosed { .. } | EndpointEvent::Stranger { .. } => {}
         }
     }
 

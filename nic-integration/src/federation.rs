@@ -1,7 +1,7 @@
 //! Whole rounds of encrypted updates over a wire: where the schemes meet the protocol.
 //!
-//! A [`Server`] sums what clients contribute and holds public material only;
-//! a [`Client`] quantises, encrypts, spools and pushes chunk by chunk while earlier
+//! A [`FederationServer`] sums what clients contribute and holds public material only;
+//! a [`FederationClient`] quantises, encrypts, spools and pushes chunk by chunk while earlier
 //! chunks are already on their way, and opens the sum that comes back.
 
 mod application;
@@ -16,10 +16,12 @@ pub mod spool;
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 pub use application::{RangesProgress, SumApplication};
-pub use client::{Client, PathConfig, UdpClient, UdpClientConfig, finish_from_spool, resolve};
+pub use client::{
+    FederationClient, PathConfig, UdpClient, UdpClientConfig, finish_from_spool, resolve,
+};
 pub use nodes::Allowed;
-pub use participation::{Participation, Phase, RoundResult};
-pub use server::{Command, Observation, Progress, Server, ServerConfig};
+pub use participation::{Participation, ParticipationPhase, RoundResult};
+pub use server::{FederationServer, Observation, Progress, ServerCommand, ServerConfig};
 
 use crate::{
     NicError,

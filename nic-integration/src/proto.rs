@@ -28,9 +28,9 @@ pub mod time;
 
 pub use accumulator::{ChunkAdder, ChunkLayout, Shard};
 pub use ack::Refusal;
-pub use datagram::{Header, Opcode};
+pub use datagram::{DatagramHeader, Opcode};
 pub use endpoint::{Config, Endpoint, Usage};
-pub use event::{Cause, Event, MessageId, Peer, Stranger};
+pub use event::{Cause, EndpointEvent, MessageId, Peer, Stranger};
 pub use outbox::{MESSAGE_WINDOW, SumMessage};
 pub use path::{Origin, Route};
 pub use pipeline::Pipeline;

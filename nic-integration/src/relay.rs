@@ -1,7 +1,7 @@
 //! A switch in user space, for trying real processes on a bad network.
 //!
 //! A [`Direction`] is a pure state machine, on the caller's time and from one seed, that datagrams
-//! pass in one direction. A [`Switch`] stands between real sockets, with one for each direction. Of
+//! pass in one direction. A [`RelaySwitch`] stands between real sockets, with one for each direction. Of
 //! the protocol it knows how long a header is, because trimming leaves that.
 
 mod switch;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::faults::{Delivery, Faults, Injected, Injector};
 use crate::proto::{Time, datagram::HEADER_BYTES};
 
-pub use switch::{IDLE_SPAN, MAX_CLIENTS, Switch};
+pub use switch::{IDLE_SPAN, MAX_CLIENTS, RelaySwitch};
 
 /// The most bytes that a direction holds, its own for each datagram included.
 pub const MAX_HELD_BYTES: usize = 256 << 20;
@@ -22,7 +22,7 @@ const ENTRY_BYTES: usize = 128;
 
 /// A line of bounded rate, and the queue before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct Bottleneck {
     /// Bits of datagrams a second, headers of IP and UDP not counted; none for no limit.
     pub rate: Option<NonZeroU64>,
     /// Datagrams that may wait for their turn at that rate; with none, nothing passes.
@@ -31,7 +31,7 @@ pub struct Line {
     pub trim_on_full: bool,
 }
 
-impl Default for Line {
+impl Default for Bottleneck {
     /// Returns a line of any rate, and a queue of 128.
     fn default() -> Self {
         Self { rate: None, queue: 128, trim_on_full: false }
@@ -40,7 +40,7 @@ impl Default for Line {
 
 /// Counts of what happened in one direction, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct DirectionTally {
     /// Handed to this direction.
     pub received: u64,
     /// Handed on.
@@ -74,7 +74,7 @@ pub struct Datagram<D> {
 /// destination.
 pub struct Direction<D> {
     injector: Injector,
-    line: Line,
+    line: Bottleneck,
     /// Headers whose payload was cut off here: they go before whole datagrams, so that the
     /// receiver asks again before the queue has drained.
     headers: VecDeque<Datagram<D>>,
@@ -86,13 +86,13 @@ pub struct Direction<D> {
     held_bytes: usize,
     next: u64,
     newest: u64,
-    tally: Tally,
+    tally: DirectionTally,
 }
 
 impl<D: Clone> Direction<D> {
     /// Returns an empty direction.
     #[must_use]
-    pub fn new(faults: Faults, line: Line, seed: u64) -> Self {
+    pub fn new(faults: Faults, line: Bottleneck, seed: u64) -> Self {
         Self {
             injector: Injector::new(faults, seed),
             line,
@@ -103,14 +103,14 @@ impl<D: Clone> Direction<D> {
             held_bytes: 0,
             next: 0,
             newest: 0,
-            tally: Tally::default(),
+            tally: DirectionTally::default(),
         }
     }
 
     /// Returns the counts so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        Tally { injected: self.injector.injected(), ..self.tally }
+    pub fn tally(&self) -> DirectionTally {
+        DirectionTally { injected: self.injector.injected(), ..self.tally }
     }
 
     /// Takes a datagram for `to`, whose bytes are spent afterwards. Time never goes back from call

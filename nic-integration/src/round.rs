@@ -3,7 +3,7 @@
 //! [`Application`] and the contributor's owner understand.
 
 pub mod aggregator;
-pub mod contributor;
+pub mod client;
 mod lines;
 pub mod message;
 mod open;
@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::proto::{ChunkLayout, Shard};
 
 pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent};
-pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Opening, SumLayout, Sums};
-pub use message::{ContributionId, End, JOIN_INBOX, Resume};
+pub use client::{RoundClient, RoundClientConfig, RoundClientEvent, RoundOpening, SumLayout, Sums};
+pub use message::{ContributionId, JOIN_INBOX, Resume, RoundEnd};
 pub use open::{RoundProgress, RoundSummary};
 pub use shortage::Shortage;
 
@@ -48,7 +48,7 @@ pub trait Application: Send {
 /// The answer of an application that is to open a round.
 pub enum Readiness {
     /// It can begin.
-    Ready(Opened),
+    Ready(ReadyRound),
     /// It cannot begin yet, if it can over those who are left: the application is to be asked again soon.
     Preparing {
         /// Those who joined and will not be in this round, each with the reason, in words that it will read.
@@ -59,7 +59,7 @@ pub enum Readiness {
 impl Readiness {
     /// Returns the round, if it can begin.
     #[must_use]
-    pub fn opened(self) -> Option<Opened> {
+    pub fn opened(self) -> Option<ReadyRound> {
         match self {
             Self::Ready(opened) => Some(opened),
             Self::Preparing { .. } => None,
@@ -68,7 +68,7 @@ impl Readiness {
 }
 
 /// A round that can begin.
-pub struct Opened {
+pub struct ReadyRound {
     /// The terms that every contributor must know; opaque here.
     pub terms: Vec<u8>,
     /// The layout of their contributions.

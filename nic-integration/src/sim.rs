@@ -19,7 +19,7 @@ pub const PORT_STRIDE: u16 = 4000;
 
 /// Counts of what the network did, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct NetworkTally {
     /// Faults that were injected.
     pub injected: Injected,
     /// Handed to a node.
@@ -87,7 +87,7 @@ pub struct Network {
     cuts: BTreeSet<(IpAddr, IpAddr)>,
     /// The clocks that do not show the network's time.
     clocks: BTreeMap<IpAddr, Clock>,
-    tally: Tally,
+    tally: NetworkTally,
 }
 
 impl Network {
@@ -102,7 +102,7 @@ impl Network {
             latest: BTreeMap::new(),
             cuts: BTreeSet::new(),
             clocks: BTreeMap::new(),
-            tally: Tally::default(),
+            tally: NetworkTally::default(),
         }
     }
 
@@ -114,8 +114,8 @@ impl Network {
 
     /// Returns the counts so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        Tally { injected: self.injector.injected(), ..self.tally }
+    pub fn tally(&self) -> NetworkTally {
+        NetworkTally { injected: self.injector.injected(), ..self.tally }
     }
 
     /// Sets how the network misbehaves from here on.

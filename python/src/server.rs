@@ -17,7 +17,7 @@ use std::{
 use ciphergram_he::{self as he, private_ranges::RangesEvaluationKey};
 use ciphergram_nic::{
     federation::{
-        self, Command, Observation, ServerConfig,
+        self, Observation, ServerCommand, ServerConfig,
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
         resolve,
     },
@@ -72,7 +72,7 @@ pub(crate) struct Server {
     address: SocketAddr,
     node: NodeId,
     owner: u32,
-    commands: Mutex<Sender<Command>>,
+    commands: Mutex<Sender<ServerCommand>>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<Result<(), federation::Error>>>>,
 }
@@ -206,7 +206,8 @@ impl Server {
         let node = config.identity.id();
         let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;
         let engine = crate::engines::engine(engine)?;
-        let server = federation::Server::new(wires, key.key, (*job).clone(), engine, config)?;
+        let server =
+            federation::FederationServer::new(wires, key.key, (*job).clone(), engine, config)?;
         Self::start(server, node)
     }
 
@@ -258,7 +259,7 @@ impl Server {
         let timeout = seconds("timeout", timeout)?;
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // One that ended takes no more commands.
-        let _ = commands.send(Command::Stop);
+        let _ = commands.send(ServerCommand::Stop);
         let stopped = self.wait_for(py, Some(timeout));
         if !matches!(stopped, Ok(true)) {
             self.shared.ends.store(true, Relaxed);
@@ -282,7 +283,7 @@ impl Server {
 }
 
 impl Server {
-    fn start(mut server: federation::Server<UdpWire>, node: NodeId) -> Result<Self> {
+    fn start(mut server: federation::FederationServer<UdpWire>, node: NodeId) -> Result<Self> {
         let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
         let shared = Arc::new(Shared::default());
         let (own, pool) = (shared.clone(), pool::beside()?);

@@ -18,7 +18,7 @@ mod gpu;
 mod inspect;
 #[cfg(unix)]
 mod install;
-mod liars;
+mod malicious;
 mod metrics;
 mod models;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! Whole rounds over loopback sockets: each client and each aggregator is a thread with its own
 //! socket, under real parameters.
 
-mod lies;
+mod malicious;
 mod spool;
 
 use std::collections::BTreeMap;
@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Contributor as Participant, Dtype, Error as SchemeError, Ledger, PublicKey,
-    Quantised, SecretKey, Seed, Tensor, TensorSpec, Ticket, Update,
+    Agreement, Contributor, Dtype, Error as SchemeError, Ledger, PublicKey, Quantised, SecretKey,
+    Seed, Tensor, TensorSpec, Ticket, Update,
 };
 use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
-use ciphergram_nic::federation::spool::{Content, Found, Spool};
+use ciphergram_nic::federation::spool::{FoundSpool, Spool, SpoolContent};
 use ciphergram_nic::federation::{
-    Client, Error, Observation, Participation, PathConfig, Progress, RoundResult, Server,
-    ServerConfig, SumApplication,
+    Error, FederationClient, FederationServer, Observation, Participation, PathConfig, Progress,
+    RoundResult, ServerConfig, SumApplication,
 };
 use ciphergram_nic::proto::Config;
 use ciphergram_nic::round::{
-    AggregatorEvent, Application, Contributor, ContributorConfig, ContributorEvent, RoundSummary,
+    AggregatorEvent, Application, RoundClient, RoundClientConfig, RoundClientEvent, RoundSummary,
 };
 use ciphergram_nic::wire::UdpWire;
 
@@ -118,8 +118,8 @@ fn dies_in_a_round(addr: SocketAddr, number: u16, spool: &Path) {
 /// Returns the integers that the contribution in a spool was sealed from.
 fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
     let key = lattice().public();
-    let Found { header, content, .. } = Spool::open(spool, key).unwrap().unwrap();
-    assert!(matches!(content, Content::Chunks(chunks) if !chunks.is_empty()));
+    let FoundSpool { header, content, .. } = Spool::open(spool, key).unwrap().unwrap();
+    assert!(matches!(content, SpoolContent::Chunks(chunks) if !chunks.is_empty()));
     let (agreement, update) = (&header.announcement.agreement, update(number, 0, VALUES));
     let weight = weight(number);
     let parameters = key.parameters();
@@ -328,7 +328,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let reported = |number: u16, participation: &Participation<'_>| {
         let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
-            Client::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
+            FederationClient::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
         client
             .contribute(participation, |_| ControlFlow::Continue(()))
             .err()
@@ -358,7 +358,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
             proposal: None,
         };
         let reason = by_hand(addr, 2, &lie, |event| match event {
-            ContributorEvent::Refused { reason } => Some(reason),
+            RoundClientEvent::Refused { reason } => Some(reason),
             _ => None,
         });
         assert!(reason.starts_with("client 2: ") && reason.contains(what), "{reason}");
@@ -423,7 +423,8 @@ fn more_clients_than_the_job_has_cannot_be_served() {
     let key = lattice().public();
     let serve = |key: &PublicKey, clients, min_clients| {
         let job = job(lattice().public()).clone();
-        Server::new(wires(), key.clone(), job, engine(), config(clients, min_clients)).err()
+        FederationServer::new(wires(), key.clone(), job, engine(), config(clients, min_clients))
+            .err()
     };
     let error = serve(key, 5, 3).unwrap();
     assert_eq!(error, Error::TooManyClients { declared: 5, admitted: 4 });
@@ -440,7 +441,7 @@ fn more_clients_than_the_job_has_cannot_be_served() {
 fn a_server_tells_how_far_it_is() {
     let key = lattice();
     let (public, job) = (key.public().clone(), job(key.public()).clone());
-    let mut server = Server::new(wires(), public, job, engine(), config(2, 2)).unwrap();
+    let mut server = FederationServer::new(wires(), public, job, engine(), config(2, 2)).unwrap();
     let addr = server.local_addr().unwrap();
     let join = |number: u16| {
         let client = move || {
@@ -521,12 +522,12 @@ fn by_hand<T>(
     addr: SocketAddr,
     number: u16,
     announcement: &Announcement,
-    done: impl Fn(ContributorEvent) -> Option<T>,
+    done: impl Fn(RoundClientEvent) -> Option<T>,
 ) -> T {
     // A process of its own each time.
     static PROCESSES: AtomicU32 = AtomicU32::new(77);
     let process = PROCESSES.fetch_add(1, Ordering::Relaxed);
-    let config = ContributorConfig {
+    let config = RoundClientConfig {
         endpoint: Config::new(node(ANYONE), NonZeroU32::new(process).unwrap(), [process as u8; 32]),
         addr,
         aggregator: server().id(),
@@ -534,10 +535,10 @@ fn by_hand<T>(
         seed: [1; 32],
     };
     let mut driver = Driver::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
-    let mut node = Contributor::new(config).unwrap();
+    let mut node = RoundClient::new(config).unwrap();
     let hello = announcement.to_bytes(lattice().public());
     node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
-    let turn = |node: &mut Contributor, _| match std::iter::from_fn(|| node.poll_event())
+    let turn = |node: &mut RoundClient, _| match std::iter::from_fn(|| node.poll_event())
         .find_map(&done)
     {
         Some(found) => ControlFlow::Break(found),
@@ -557,7 +558,7 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
         Announcement::propose(fresh(), job, (0, None), &update(2, 0, FEW), weight(2), None);
     let announcement = announcement.unwrap();
     by_hand(serving.addr, 2, &announcement, |event| {
-        matches!(event, ContributorEvent::Opened(_)).then_some(())
+        matches!(event, RoundClientEvent::Opened(_)).then_some(())
     });
     let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = honest.collect();
@@ -584,7 +585,7 @@ fn a_seed_is_announced_once_and_under_its_own_id() {
     let hellos = [(0, hello(0, seed)), (1, hello(1, seed)), (2, hello(2, other))];
     let opened = application.open(0, &hellos.into()).unwrap().opened().unwrap();
     let terms = RoundTerms::from_bytes(&opened.terms, key).unwrap();
-    let listed = [(0, seed), (2, other)].map(|(number, seed)| Participant { number, seed });
+    let listed = [(0, seed), (2, other)].map(|(number, seed)| Contributor { number, seed });
     assert_eq!(terms.participants, listed);
     let [(1, reason)] = &opened.left_out[..] else { panic!("{:?}", opened.left_out) };
     assert!(reason.starts_with("client 1: the same contribution was given twice"), "{reason}");
@@ -600,7 +601,7 @@ fn a_hello_of_more_values_than_memory_is_refused() {
     let announcement =
         Announcement { seed: fresh(), job: job.id(), lowest_round: 0, agreement, proposal: None };
     let reason = by_hand(serving.addr, 0, &announcement, |event| match event {
-        ContributorEvent::Refused { reason } => Some(reason),
+        RoundClientEvent::Refused { reason } => Some(reason),
         _ => None,
     });
     assert_eq!(reason, "34359738368 values are more than one round carries");

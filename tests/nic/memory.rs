@@ -21,11 +21,12 @@ use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumApplication;
 use ciphergram_nic::proto::{
-    ChunkAdder, Config, Endpoint, Event, Identity, Peer, Refusal, Shard, Time, pipeline::SWEEP_SPAN,
+    ChunkAdder, Config, Endpoint, EndpointEvent, Identity, Peer, Refusal, Shard, Time,
+    pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
-    ContributorConfig, ContributorEvent, End, Opened, Readiness, SumLayout,
+    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Readiness,
+    ReadyRound, RoundClient, RoundClientConfig, RoundClientEvent, RoundEnd, SumLayout,
 };
 
 use crate::support::counting::{self, Owner, held, owned, peak};
@@ -68,7 +69,7 @@ impl Application for Counted<SumApplication> {
         let opened = owned(Owner::Application, || self.0.open(round, joined))?.opened().unwrap();
         let counted = |Shard { chunks, adder }| Shard { chunks, adder: Box::new(Counted(adder)) };
         let shards = opened.shards.into_iter().map(counted).collect();
-        Ok(Readiness::Ready(Opened { shards, ..opened }))
+        Ok(Readiness::Ready(ReadyRound { shards, ..opened }))
     }
 }
 
@@ -92,14 +93,14 @@ const BUSY: u16 = 3;
 const MOST: usize = 24 << 20;
 
 struct Client {
-    node: Contributor,
+    node: RoundClient,
     /// The chunks to send, and the number sent.
     stream: Option<Bytes>,
     next: u32,
     unanswered: u32,
     open: bool,
     sums: u32,
-    end: Option<End>,
+    end: Option<RoundEnd>,
 }
 
 /// An aggregator, and clients at no distance.
@@ -129,14 +130,14 @@ impl World {
         // The same under several numbers: nobody opens their sum.
         let stream: Bytes = sealer.seal_all().unwrap().into();
         let clients = (0..CLIENTS).map(|number| {
-            let config = ContributorConfig {
+            let config = RoundClientConfig {
                 endpoint: config(number),
                 addr: addr(SERVER),
                 aggregator: identity(SERVER).id(),
                 contributor: number,
                 seed: config(number).seed,
             };
-            let mut node = Contributor::new(config).unwrap();
+            let mut node = RoundClient::new(config).unwrap();
             let seed = Ticket::draw().unwrap().seed();
             let (job, agreement) = (job.id(), agreement.clone());
             let hello = Announcement { seed, job, lowest_round: 0, agreement, proposal: None };
@@ -214,7 +215,7 @@ impl World {
         let client = &mut self.clients[usize::from(number)];
         while let Some(event) = client.node.poll_event() {
             match event {
-                ContributorEvent::Opened(opening) => {
+                RoundClientEvent::Opened(opening) => {
                     let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
                     assert_eq!(terms.participants.len(), usize::from(CLIENTS));
                     // A client that does not receive needs no room for sums.
@@ -223,9 +224,9 @@ impl World {
                     client.node.accept(now, layout).unwrap();
                     client.open = true;
                 }
-                ContributorEvent::Sum { .. } => client.sums += 1,
-                ContributorEvent::Counted { .. } => client.unanswered -= 1,
-                ContributorEvent::Ended(end) => client.end = Some(end),
+                RoundClientEvent::Sum { .. } => client.sums += 1,
+                RoundClientEvent::Counted { .. } => client.unanswered -= 1,
+                RoundClientEvent::Ended(end) => client.end = Some(end),
                 other => panic!("client {number}: {other:?}"),
             }
         }
@@ -364,7 +365,7 @@ fn an_idle_peer_takes_little() {
             exchange(&mut server, number, &mut client);
         }
         let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
-        let done = events.iter().filter(|event| matches!(event, Event::Completed { .. }));
+        let done = events.iter().filter(|event| matches!(event, EndpointEvent::Completed { .. }));
         assert_eq!((done.count(), events.len()), (3, 6), "{events:?}");
     }
     let each = || (held().all() - before) / usize::from(IDLE);

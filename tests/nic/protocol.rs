@@ -19,7 +19,7 @@ use ciphergram_nic::proto::secure::{
 use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
 use ciphergram_nic::proto::{MAX_PIPELINES, MAX_STAGED_BYTES, MESSAGE_WINDOW, Opcode, Refusal};
 use ciphergram_nic::round::JOIN_INBOX;
-use ciphergram_nic::round::contributor::PROBE_SPAN;
+use ciphergram_nic::round::client::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
 
 fn root() -> PathBuf {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ciphergram_he::Scheme;
 use ciphergram_nic::NicError;
-use ciphergram_nic::federation::{Client, PathConfig};
+use ciphergram_nic::federation::{FederationClient, PathConfig};
 use ciphergram_nic::proto::{Origin, Route};
 use ciphergram_nic::wire::Wire;
 
@@ -120,7 +120,8 @@ fn a_whole_round_over_a_wire_of_ones_own_is_exact() {
         thread::spawn(move || {
             let update = update(number, 0, VALUES);
             let (server, paths) = (server().id(), PathConfig::default());
-            let mut client = Client::new(wires, addr, server, number, node(number), paths).unwrap();
+            let mut client =
+                FederationClient::new(wires, addr, server, number, node(number), paths).unwrap();
             let result = client
                 .contribute(&participation(key, &update, number), |_| ControlFlow::Continue(()))
                 .unwrap();

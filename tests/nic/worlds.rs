@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::Stranger;
-use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
+use ciphergram_nic::round::{AggregatorEvent, RoundClientEvent};
 use ciphergram_tests::seeds;
 
 use crate::support::world::{self, CHUNKS, MISFIT, World, node, values};
@@ -341,7 +341,7 @@ fn events_that_are_void_before_they_are_taken_are_dropped() {
     }
     let events: Vec<_> = std::iter::from_fn(|| node.poll_event()).collect();
     let latest = world.settings.endpoint.incarnation.get();
-    let [ContributorEvent::Opened(opening)] = &events[..] else { panic!("{events:?}") };
+    let [RoundClientEvent::Opened(opening)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(opening.incarnation, latest);
 }
 

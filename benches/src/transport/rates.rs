@@ -12,7 +12,7 @@ use std::{
 use ciphergram_nic::{
     Bytes,
     driver::MAX_SLEEP,
-    proto::{Endpoint, Event, MessageId, Peer, Time},
+    proto::{Endpoint, EndpointEvent, MessageId, Peer, Time},
     wire::{MAX_BURST_BYTES, UdpWire, Wire as _},
 };
 
@@ -100,7 +100,7 @@ fn send(
     let mut under_way = BTreeMap::new();
     let mut turn = |endpoint: &mut Endpoint, now| -> Result<Option<Sent>, Failure> {
         while let Some(event) = endpoint.poll_event() {
-            let Event::Completed { message, .. } = event else {
+            let EndpointEvent::Completed { message, .. } = event else {
                 return Err(format!("{event:?}").into());
             };
             bytes += under_way.remove(&message).unwrap_or(0) as u64;

@@ -17,7 +17,7 @@ use ciphergram_nic::{
     Bytes,
     federation::SumApplication,
     proto::{ChunkAdder, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion},
-    round::{Application as _, Opened},
+    round::{Application as _, ReadyRound},
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
@@ -43,7 +43,7 @@ const PLENTY: f64 = 6e9;
 /// A contribution, and what sums it.
 struct Contribution {
     stream: Bytes,
-    open: Box<dyn FnMut() -> Result<Opened, Failure>>,
+    open: Box<dyn FnMut() -> Result<ReadyRound, Failure>>,
 }
 
 /// Measures SUMs under a scheme, of ciphertext: contributions of 300,000 values, sealed beforehand, added by the
@@ -62,7 +62,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<Flow, Fa
 /// A chunk is refused.
 pub fn additions(bytes: usize, scheme: Scheme, span: Duration) -> Result<f64, Failure> {
     let Contribution { stream, mut open } = contribution(scheme)?;
-    let Opened { layout, mut shards, .. } = open()?;
+    let ReadyRound { layout, mut shards, .. } = open()?;
     let runs = cut(&layout, &stream, bytes);
     let ends = runs.iter().skip(1).map(|(first, _)| *first).chain([layout.chunk_count()]);
     let runs: Vec<_> = runs.iter().zip(ends).collect();
@@ -140,7 +140,7 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<Flow, Fail
             let products = Products { first, sums, modulus: modulus.clone(), program, engine };
             Shard { chunks, adder: Box::new(products) }
         });
-        Ok(Opened {
+        Ok(ReadyRound {
             terms: vec![],
             layout: LAYOUT,
             shards: shards.collect(),
@@ -246,7 +246,7 @@ fn added(
     let mut messages = vec![];
     let mut chunk_bytes = NonZeroU32::MIN;
     for region in 0..needed.ceil() as u32 {
-        let Opened { layout, shards, .. } = (contribution.open)()?;
+        let ReadyRound { layout, shards, .. } = (contribution.open)()?;
         if messages.is_empty() {
             chunk_bytes = layout.chunk_bytes;
             messages = cut(&layout, &contribution.stream, MESSAGE_BYTES);

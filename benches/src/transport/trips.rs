@@ -12,7 +12,7 @@ use std::{
 use ciphergram_nic::{
     Bytes,
     driver::MAX_SLEEP,
-    proto::{Endpoint, Event, Peer, Time},
+    proto::{Endpoint, EndpointEvent, Peer, Time},
 };
 
 use super::{
@@ -67,7 +67,7 @@ pub fn trips(
     thread::scope(|scope| {
         let echo = move |endpoint: &mut Endpoint, now: Time| -> Result<bool, Failure> {
             while let Some(event) = endpoint.poll_event() {
-                if let Event::Written { from, .. } = event {
+                if let EndpointEvent::Written { from, .. } = event {
                     endpoint.write(now, from, MEMORY, 0, echoed.clone(), Some(2))?;
                 }
             }
@@ -77,7 +77,7 @@ pub fn trips(
         let (began, mut sent) = (Instant::now(), None::<Instant>);
         let ask = |endpoint: &mut Endpoint, now: Time| -> Result<bool, Failure> {
             while let Some(event) = endpoint.poll_event() {
-                if let (Event::Written { .. }, Some(since)) = (event, sent) {
+                if let (EndpointEvent::Written { .. }, Some(since)) = (event, sent) {
                     if began.elapsed() > WARM_UP {
                         times.push(since.elapsed());
                     }

@@ -5,10 +5,10 @@ use std::{net::SocketAddr, path::PathBuf};
 use ciphergram_he::{Scheme, private_ranges::Rank};
 use clap::Args;
 
-use super::{Place, values::scheme};
+use super::{EngineArgs, values::scheme};
 
 #[derive(Args)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArgs {
     /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
@@ -28,14 +28,14 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "agree:K", value_parser = Rank::from_agree)]
     pub(crate) ranges: Option<Rank>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     /// Also write the figures to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Args)]
-pub(crate) struct DemoClient {
+pub(crate) struct DemoClientArgs {
     #[arg(long)]
     pub(crate) folder: PathBuf,
     #[arg(long)]
@@ -49,5 +49,5 @@ pub(crate) struct DemoClient {
     #[arg(long)]
     pub(crate) seed: u64,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
 }

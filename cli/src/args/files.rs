@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, Place, Report, Used,
+    Agreed, EngineArgs, IntegersChoice, ReportArgs, Used,
     values::{PolicyName, clip, policy, weight},
-    vectors::Vector,
+    vectors::VectorArgs,
 };
 
 #[derive(Args)]
-pub(crate) struct Ranges {
+pub(crate) struct RangesArgs {
     /// File to write the ranges to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -50,11 +50,11 @@ pub(crate) struct Ranges {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Encrypt {
+pub(crate) struct EncryptArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     #[command(flatten)]
@@ -79,11 +79,11 @@ pub(crate) struct Encrypt {
     #[command(flatten)]
     pub(crate) weighting: Weighting,
     #[command(flatten)]
-    pub(crate) vector: Vector,
+    pub(crate) vector: VectorArgs,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 /// A client's weight, and the clipping of its own values.
@@ -98,7 +98,7 @@ pub(crate) struct Weighting {
 }
 
 #[derive(Args)]
-pub(crate) struct Aggregate {
+pub(crate) struct AggregateArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     /// File to write the sum to
@@ -111,13 +111,13 @@ pub(crate) struct Aggregate {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Decrypt {
+pub(crate) struct DecryptArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     #[command(flatten)]
@@ -142,13 +142,13 @@ pub(crate) struct Decrypt {
     #[arg(long, value_name = "FILE")]
     pub(crate) cohorts: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Inspect {
+pub(crate) struct InspectArgs {
     /// A key, job, ranges, contribution, sum, vector, spool, ledger, identity, node key, allow list, capture or
     /// safetensors file
     #[arg(value_name = "FILE")]
@@ -157,5 +157,5 @@ pub(crate) struct Inspect {
     #[arg(long, requires = "json")]
     pub(crate) ciphertexts: bool,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }

@@ -10,12 +10,12 @@ use ciphergram_he::{
 use clap::{Args, Subcommand};
 
 use super::{
-    Agreed, IntegersChoice, Report, Set, Used,
+    Agreed, IntegersChoice, ReportArgs, Set, Used,
     values::{JobRanges, clip, job_ranges, named_bits},
 };
 
 #[derive(Args)]
-pub(crate) struct Keygen {
+pub(crate) struct KeygenArgs {
     #[command(flatten)]
     pub(crate) set: Set,
     /// Of ckks-4096x1 and such: rotations to make keys for, separated by commas: sum (all powers of two, which screen
@@ -42,20 +42,20 @@ pub(crate) struct Keygen {
     #[arg(long, requires = "replaces")]
     pub(crate) renew_nodes: bool,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Subcommand)]
 #[command(arg_required_else_help = false)]
-pub(crate) enum Key {
+pub(crate) enum KeyCommand {
     /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
-    Upgrade(KeyUpgrade),
+    Upgrade(KeyUpgradeArgs),
     /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th
-    Status(KeyStatus),
+    Status(KeyStatusArgs),
 }
 
 #[derive(Args)]
-pub(crate) struct KeyUpgrade {
+pub(crate) struct KeyUpgradeArgs {
     /// The secret key: of an earlier version, or of python-paillier
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
@@ -63,22 +63,22 @@ pub(crate) struct KeyUpgrade {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct KeyStatus {
+pub(crate) struct KeyStatusArgs {
     /// The secret key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
     #[command(flatten)]
     pub(crate) used: Used,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Job {
+pub(crate) struct JobArgs {
     /// The key that all of the job is under, any half of it
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
@@ -147,26 +147,26 @@ pub(crate) struct Job {
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Bundle {
+pub(crate) struct BundleArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     /// Folder to make, with one for the aggregator and one for each client of the job
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 /// Makes a node key.
 #[derive(Args)]
-pub(crate) struct Identity {
+pub(crate) struct IdentityArgs {
     /// File to write it to; never overwritten
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }

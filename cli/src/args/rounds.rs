@@ -6,7 +6,7 @@ use ciphergram_nic::proto::NodeId;
 use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, Place, Report, Used,
+    Agreed, EngineArgs, IntegersChoice, ReportArgs, Used,
     files::Weighting,
     tune::Tune,
     values::{ServerName, address, datagram_bytes, milliseconds, node, percent, rate, seconds},
@@ -58,7 +58,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges_key: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) datagram: Datagram,
+    pub(crate) datagram: DatagramArgs,
     /// pipelines=N with sockets and a thread each, for cores to spare, which listen at the port and the ones after it;
     /// poll, to spend a core on some microseconds
     #[arg(long, value_name = "LIST", default_value = "pipelines=1", value_parser = Tune::of_server)]
@@ -70,13 +70,13 @@ pub(crate) struct Serve {
     #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Join {
+pub(crate) struct JoinArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     #[command(flatten)]
@@ -125,7 +125,7 @@ pub(crate) struct Join {
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
-    pub(crate) datagram: Datagram,
+    pub(crate) datagram: DatagramArgs,
     /// paths=N source ports to spray datagrams over, so that they take different paths; split=N flows
     /// to deal messages to, each with as many paths (paths times split: at most 16); pipelines=N with a thread
     /// each, for cores to spare; poll, to spend a core on some microseconds
@@ -135,14 +135,14 @@ pub(crate) struct Join {
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 /// The size of datagrams.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Datagram {
+pub(crate) struct DatagramArgs {
     /// Longest datagram to send, in bytes of UDP payload: longer ones are faster, where the path
     /// carries them [default: 8900 on loopback, 1372 elsewhere]
     #[arg(long = "datagram", value_name = "BYTES", value_parser = datagram_bytes)]
@@ -151,7 +151,7 @@ pub(crate) struct Datagram {
 
 /// A bad network. Each direction has the same faults, and a rate and a queue of its own.
 #[derive(Args)]
-pub(crate) struct Relay {
+pub(crate) struct RelayArgs {
     /// Address that clients send to
     #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
@@ -196,5 +196,5 @@ pub(crate) struct Relay {
     #[arg(long, value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }

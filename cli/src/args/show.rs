@@ -7,41 +7,41 @@ use clap::{
 };
 
 use super::{
-    Report, Set,
+    ReportArgs, Set,
     values::{AnyScheme, any_scheme},
 };
 
 #[derive(Subcommand)]
 #[command(arg_required_else_help = false)]
-pub(crate) enum Show {
+pub(crate) enum ShowCommand {
     /// Derive every size of a parameter set, from security and noise to bytes a value
-    Params(Params),
+    Params(ParamsArgs),
     /// Print the program that an operation runs
-    Program(Program),
+    Program(ProgramArgs),
     /// List the engines that are present, and the steps that each supports
-    Devices(Devices),
+    Devices(DevicesArgs),
     /// Say what noise that clients add together protects: epsilon at delta
-    Noise(Noise),
+    Noise(NoiseArgs),
 }
 
 #[derive(Args)]
-pub(crate) struct Devices {
+pub(crate) struct DevicesArgs {
     /// Also compare every engine with the oracle, bit by bit, over every step: takes seconds, on
     /// emulated devices a minute
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 /// An operation whose program is shown: of sums, or of a levelled scheme.
 #[derive(Clone, Copy)]
-pub(crate) enum Shown {
+pub(crate) enum ShownOperation {
     Sums(Operation),
     Levelled(ckks::Operation),
 }
 
-impl Shown {
+impl ShownOperation {
     /// Returns all of them.
     fn all() -> impl Iterator<Item = Self> {
         let sums = [Operation::Encrypt, Operation::Aggregate, Operation::Decrypt].map(Self::Sums);
@@ -70,10 +70,10 @@ impl Shown {
 }
 
 #[derive(Args)]
-pub(crate) struct Program {
+pub(crate) struct ProgramArgs {
     /// The operation
-    #[arg(value_parser = Shown::parser())]
-    pub(crate) operation: Shown,
+    #[arg(value_parser = ShownOperation::parser())]
+    pub(crate) operation: ShownOperation,
     /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
     /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not
     #[arg(long, value_parser = any_scheme)]
@@ -82,19 +82,19 @@ pub(crate) struct Program {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) values: usize,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Params {
+pub(crate) struct ParamsArgs {
     #[command(flatten)]
     pub(crate) set: Set,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Noise {
+pub(crate) struct NoiseArgs {
     /// Noise of a sum of the fewest clients: its standard deviation in multiples of the clip
     #[arg(long, value_name = "MULTIPLE")]
     pub(crate) sigma: f64,
@@ -124,5 +124,5 @@ pub(crate) struct Noise {
     #[arg(long)]
     pub(crate) range: Option<f64>,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{
-    Place, Report,
+    EngineArgs, ReportArgs,
     values::{clip, cosine, norm},
 };
 
 /// How to encrypt under a key of the levelled scheme.
 #[derive(Args)]
-pub(crate) struct Vector {
+pub(crate) struct VectorArgs {
     /// Under a key of vectors: largest magnitude of a value, the same for all clients; it is public [default: that
     /// of this file, rounded up to a power of two, or --clip]
     #[arg(long, value_name = "LIMIT", value_parser = clip)]
@@ -21,7 +21,7 @@ pub(crate) struct Vector {
     pub(crate) columns: bool,
 }
 
-impl Vector {
+impl VectorArgs {
     /// Returns the options, and whether they are given.
     pub(crate) fn given(&self) -> [(&'static str, bool); 2] {
         [("--range", self.range.is_some()), ("--columns", self.columns)]
@@ -30,17 +30,17 @@ impl Vector {
 
 #[derive(Subcommand)]
 #[command(arg_required_else_help = false)]
-pub(crate) enum Vectors {
+pub(crate) enum VectorsCommand {
     /// Compute norms and directions of encrypted updates, before they are summed
-    Screen(Screen),
+    Screen(ScreenArgs),
     /// Decrypt scores, and write the weights that follow from limits
-    Scores(Scores),
+    Scores(ScoresArgs),
     /// Run a model on encrypted values
-    Predict(Predict),
+    Predict(PredictArgs),
 }
 
 #[derive(Args)]
-pub(crate) struct Screen {
+pub(crate) struct ScreenArgs {
     /// The evaluation key, made with keygen --rotations sum
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
@@ -54,13 +54,13 @@ pub(crate) struct Screen {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Scores {
+pub(crate) struct ScoresArgs {
     /// The secret key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
@@ -77,11 +77,11 @@ pub(crate) struct Scores {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Predict {
+pub(crate) struct PredictArgs {
     /// The evaluation key; for one sample, made with keygen --rotations matrix:ROWSxCOLUMNS for each layer
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
@@ -95,7 +95,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: EngineArgs,
     #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) report: ReportArgs,
 }

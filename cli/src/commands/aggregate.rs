@@ -5,16 +5,16 @@ use ciphergram_he::{Contribution, Error, KeyFile, aggregate};
 use serde_json::json;
 
 use crate::{
-    args::Aggregate,
+    args::AggregateArgs,
     commands::vectors,
     engines::engine,
     failure::Failure,
-    files::{self, Kind, Output, named},
-    progress::Progress,
+    files::{self, FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{counted, per_value_words, report, shown, warn_if_few},
 };
 
-pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
+pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
     let path = &args.agreed.key;
     let here = |e: Error| e.within(path.display());
     if args.weights.is_some() {
@@ -34,8 +34,8 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     }
     let read = [Some(&args.agreed.key), args.agreed.job.as_ref()];
     let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();
-    let mut out = Output::create(&args.out, Kind::Sum, &named(&read))?;
-    let progress = Progress::new(args.report.json, "");
+    let mut out = OutputFile::create(&args.out, FileKind::Sum, &named(&read))?;
+    let progress = ProgressLine::new(args.report.json, "");
     let contributions = args.inputs.iter().zip(0..).map(|(path, done)| {
         progress.say(format!("adding {}", path.display()));
         progress.at(done, args.inputs.len() as u64);

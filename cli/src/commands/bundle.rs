@@ -28,7 +28,7 @@ use crate::{
 /// The aggregator's folder.
 const AGGREGATOR: &str = "aggregator";
 
-pub(crate) fn run(args: &args::Bundle) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::BundleArgs) -> Result<(), Failure> {
     let key = files::read_secret(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, key.public())?;
     if job.limits().allow.is_some() {

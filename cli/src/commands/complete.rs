@@ -3,12 +3,12 @@
 use clap::Command;
 
 use crate::{
-    args::{Complete, command},
+    args::{CompleteArgs, command},
     failure::Failure,
     report::print,
 };
 
-pub(crate) fn run(args: &Complete) -> Result<(), Failure> {
+pub(crate) fn run(args: &CompleteArgs) -> Result<(), Failure> {
     // Bash would complete hidden commands, too.
     let all = command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();

@@ -6,13 +6,13 @@ use ciphergram_he::{Destination, Error, KeyFile, Sum, Update, codec::Output};
 use serde_json::json;
 
 use crate::{
-    args::Decrypt,
+    args::DecryptArgs,
     cohorts::{self, Cohorts},
     commands::vectors,
     engines::engine,
     failure::Failure,
-    files::{self, Kind, named},
-    progress::Progress,
+    files::{self, FileKind, named},
+    progress::ProgressLine,
     report::{counted, kept, report, shown, warn_if_few},
 };
 
@@ -34,7 +34,7 @@ fn template(path: &Path, sum: &Sum) -> Result<Update, Failure> {
     Ok(template)
 }
 
-pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
+pub(crate) fn run(args: &DecryptArgs) -> Result<(), Failure> {
     let key = match files::read_any_key(&args.agreed.key)? {
         KeyFile::Levelled(key, _) => return vectors::decrypt(args, &key),
         KeyFile::Sums(key) => key,
@@ -46,12 +46,13 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let member = files.opener(engine(args.place.engine))?;
     let key = member.key.public();
     let here = |e: Error| e.within(args.input.display());
-    let progress = Progress::new(args.report.json, format!("decrypting {}", args.input.display()));
+    let progress =
+        ProgressLine::new(args.report.json, format!("decrypting {}", args.input.display()));
     let sum = Sum::from_vec(files::read(&args.input)?, key).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
     let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
     let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
-    let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
+    let mut out = files::OutputFile::create(&args.out, FileKind::Tensors, &named(&inputs))?;
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let chunks = sum.agreement.chunks(key.parameters()).count();
     let open = |file: &File| {

@@ -9,13 +9,13 @@ use ciphergram_accel::{Engine, Info, Present, conformance, engine::supported_ste
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args::Devices,
+    args::DevicesArgs,
     engines::{card_absence, close, engines, gpu_absence, split_gpu},
     failure::Failure,
     report::report,
 };
 
-pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
+pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let (mut values, mut lines, mut wrong) = (vec![], vec![], vec![]);
     let present = engines();
     for Present { engine, .. } in &present {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
 }
 
 /// The conformance suite's verdict on an engine.
-struct Checked {
+struct Conformance {
     lines: Vec<String>,
     /// An object: for each case its seconds, or what is wrong.
     value: Value,
@@ -70,8 +70,8 @@ struct Checked {
 
 /// Holds an engine against the oracle, bit by bit, over every step. A case that fails also panics
 /// on standard error.
-fn check(engine: &dyn Engine) -> Checked {
-    let mut checked = Checked { lines: vec![], value: Value::Null, wrong: vec![] };
+fn check(engine: &dyn Engine) -> Conformance {
+    let mut checked = Conformance { lines: vec![], value: Value::Null, wrong: vec![] };
     let mut cases = Map::new();
     for &(name, case) in conformance::CASES {
         let clock = Instant::now();

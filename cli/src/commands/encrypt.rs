@@ -7,16 +7,16 @@ use ciphergram_he::{
 use serde_json::json;
 
 use crate::{
-    args::Encrypt,
+    args::EncryptArgs,
     commands::vectors,
     engines::engine,
     failure::Failure,
-    files::{self, Kind, Output, named},
-    progress::Progress,
+    files::{self, FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{clipped, counted, kept, per_value, per_value_words, report, shown, warn},
 };
 
-pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
+pub(crate) fn run(args: &EncryptArgs) -> Result<(), Failure> {
     let key_path = &args.agreed.key;
     let file = match files::read_any_key(key_path)? {
         KeyFile::Levelled(key, _) => return vectors::encrypt(args, &key),
@@ -26,14 +26,15 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let files = files::beside_key(file, &args.agreed, &args.used)?;
     let member = files::member(&files, args.client, engine(args.place.engine))?;
     let (key, job) = (member.key, member.job);
-    let progress = Progress::new(args.report.json, format!("encrypting {}", args.input.display()));
+    let progress =
+        ProgressLine::new(args.report.json, format!("encrypting {}", args.input.display()));
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let here = |e: Error| e.within(args.input.display());
     let agreement = agreement(args, job, &update)?;
     let inputs =
         [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
-    let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
+    let mut out = OutputFile::create(&args.out, FileKind::Contribution, &named(&inputs))?;
     let parameters = key.public().parameters();
     // A full disk is found before the work.
     let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
 }
 
 /// Returns the ranges file's agreement, or the job's, or else one of the file's own ranges.
-fn agreement(args: &Encrypt, job: &Job, update: &Update) -> Result<Agreement, Failure> {
+fn agreement(args: &EncryptArgs, job: &Job, update: &Update) -> Result<Agreement, Failure> {
     if let Some(path) = &args.ranges {
         let shared = files::read_ranges(path)?.agreement();
         let shared = shared.and_then(|shared| job.at_precision(&shared));

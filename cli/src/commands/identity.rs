@@ -9,7 +9,7 @@ use crate::{
     report::{report, shown},
 };
 
-pub(crate) fn run(args: &args::Identity) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::IdentityArgs) -> Result<(), Failure> {
     let identity = draw_identity()?;
     write_identity(&args.out, &identity)?;
     let node = identity.id().to_string();

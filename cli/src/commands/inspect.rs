@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::{
-    args::Inspect,
+    args::InspectArgs,
     failure::Failure,
-    files::{self, Kind},
+    files::{self, FileKind},
     report::{per_value, per_value_words, report, warn},
 };
 
@@ -43,31 +43,31 @@ impl Findings {
     }
 }
 
-pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
+pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let path = args.file.as_path();
     // It may be a key.
     let bytes = Zeroizing::new(files::read(path)?);
     let text = || std::str::from_utf8(&bytes).unwrap_or_default();
     let mut found = Findings::default();
     let here = |e: Error| Failure::from(e.within(path.display()));
-    match Kind::of(&bytes) {
-        Kind::Vector => levelled::vector(&bytes, &mut found).map_err(here)?,
-        Kind::EvaluationKey => levelled::evaluation_key(&bytes, &mut found).map_err(here)?,
+    match FileKind::of(&bytes) {
+        FileKind::Vector => levelled::vector(&bytes, &mut found).map_err(here)?,
+        FileKind::EvaluationKey => levelled::evaluation_key(&bytes, &mut found).map_err(here)?,
         _ if bytes.starts_with(b"CIPHERGM") => {
             frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
         }
-        Kind::Tensors => plain::safetensors(&bytes, &mut found).map_err(here)?,
-        Kind::Spool => spooled(&bytes, &mut found),
-        Kind::Capture => capture::capture(&bytes, &mut found).map_err(here)?,
-        Kind::Identity => plain::identity(text(), path, &mut found)?,
-        Kind::Node => plain::node(text(), path, &mut found)?,
-        Kind::AllowList => plain::allow_list(text(), path, &mut found)?,
-        Kind::Ledger => plain::ledger(text(), &mut found),
-        known @ (Kind::Report | Kind::Cohorts) => {
+        FileKind::Tensors => plain::safetensors(&bytes, &mut found).map_err(here)?,
+        FileKind::Spool => spooled(&bytes, &mut found),
+        FileKind::Capture => capture::capture(&bytes, &mut found).map_err(here)?,
+        FileKind::Identity => plain::identity(text(), path, &mut found)?,
+        FileKind::Node => plain::node(text(), path, &mut found)?,
+        FileKind::AllowList => plain::allow_list(text(), path, &mut found)?,
+        FileKind::Ledger => plain::ledger(text(), &mut found),
+        known @ (FileKind::Report | FileKind::Cohorts) => {
             found.add("kind", known.words(), known.words());
         }
-        Kind::Ranges => ranges(text(), &mut found).map_err(here)?,
-        Kind::Job => job(text(), &mut found).map_err(here)?,
+        FileKind::Ranges => ranges(text(), &mut found).map_err(here)?,
+        FileKind::Job => job(text(), &mut found).map_err(here)?,
         _ if text().trim_start().starts_with('{') => {
             key(text(), path, &mut found).map_err(here)?;
         }

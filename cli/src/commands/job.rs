@@ -9,13 +9,13 @@ use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Job, JobRanges},
+    args::{JobArgs, JobRanges},
     failure::Failure,
     files,
     report::{self, counted, report, shown},
 };
 
-pub(crate) fn run(args: &Job) -> Result<(), Failure> {
+pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
     let key = files::read_key(&args.key)?;
     key.public().check_sums().map_err(|e| e.within(args.key.display()))?;
     let defaults = Limits::of_key(key.public());
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
 
 /// Returns how ranges are agreed on, if they are: by the secret in a client's key.
 fn private_ranges(
-    args: &Job,
+    args: &JobArgs,
     key: &AnyKey,
     clients: u16,
 ) -> Result<Option<PrivateRanges>, Failure> {

@@ -15,18 +15,20 @@ use ciphergram_he::{
     Destination, Error, KeyRef, Member, Update,
     codec::{RangesFile, most_clipped},
 };
-use ciphergram_nic::federation::{self, Participation, Phase, RoundResult, finish_from_spool};
+use ciphergram_nic::federation::{
+    self, Participation, ParticipationPhase, RoundResult, finish_from_spool,
+};
 use serde_json::{Value, json};
 
-use self::server::Server;
+use self::server::FoundServer;
 use super::decrypt::{output, output_name};
 use crate::{
-    args::{Join, Tune},
+    args::{JoinArgs, Tune},
     cohorts::{self, Cohorts},
     engines::engine,
     failure::Failure,
-    files::{self, Kind, Output, named},
-    progress::Progress,
+    files::{self, FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{clipped, counted, kept, per_value, say, shown, warn, warn_if_few},
     signals::{self, AtStop},
 };
@@ -34,7 +36,7 @@ use crate::{
 /// The last line of a command that is stopped once something is sealed.
 const GOES_ON: &str = "stopped; the same command goes on with what was sealed";
 
-pub(crate) fn run(args: &Join) -> Result<(), Failure> {
+pub(crate) fn run(args: &JoinArgs) -> Result<(), Failure> {
     let mut files =
         files::beside_key(files::read_key(&args.agreed.key)?, &args.agreed, &args.used)?;
     let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let spool = spool_of(args)?;
     if args.before.is_some() {
         // What is wrong with the rest is said before that takes its time.
-        Server::find(args, member.key.number(), paths)?;
+        FoundServer::find(args, member.key.number(), paths)?;
     }
     let is_stream = |path: &Path| path.as_os_str() == "-";
     if args.rounds > 1 && [&args.input, &args.out].into_iter().any(|path| is_stream(path)) {
@@ -90,7 +92,7 @@ fn run_before(command: &str) -> Result<(), Failure> {
 
 /// Takes part in one round.
 fn take_part(
-    args: &Join,
+    args: &JoinArgs,
     member: &Member<'_>,
     paths: federation::PathConfig,
     spool: &Path,
@@ -110,13 +112,13 @@ fn take_part(
     if has_content(spool) {
         signals::set_last_line(GOES_ON);
     }
-    let progress = Progress::new(args.report.json, "opening the sum");
+    let progress = ProgressLine::new(args.report.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, spool, e))?;
     let mut round = match kept {
         Some(round) => round,
         None => {
-            let mut told = Told { args, progress: &progress, last: None };
-            let server = Server::find(args, member.key.number(), paths)?;
+            let mut told = StepReporter { args, progress: &progress, last: None };
+            let server = FoundServer::find(args, member.key.number(), paths)?;
             server.contribute(&participation, spool, |phase| told.follow(phase))?
         }
     };
@@ -137,7 +139,7 @@ fn take_part(
 }
 
 /// Returns the spool's name.
-fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
+fn spool_of(args: &JoinArgs) -> Result<PathBuf, Failure> {
     if let Some(spool) = &args.spool {
         if *spool == args.out {
             let out = args.out.display();
@@ -173,7 +175,7 @@ fn remove_if_empty(spool: &Path) -> AtStop {
 }
 
 /// Describes an error of a round in the words of the command line.
-fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
+fn refused(args: &JoinArgs, spool: &Path, error: federation::Error) -> Failure {
     match error {
         federation::Error::Scheme(
             e @ (Error::NotFinite { .. }
@@ -202,22 +204,22 @@ fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
 
 /// Outputs of the command, opened before it joins.
 struct Outputs {
-    out: Output,
-    cohorts: Option<Output>,
+    out: OutputFile,
+    cohorts: Option<OutputFile>,
 }
 
 impl Outputs {
     /// Opens the outputs, with room for the result.
-    fn create(args: &Join, key: KeyRef<'_>, update: &Update) -> Result<Self, Failure> {
+    fn create(args: &JoinArgs, key: KeyRef<'_>, update: &Update) -> Result<Self, Failure> {
         let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
         let (kind, bytes) = match key {
             KeyRef::Client(key) => {
                 let values = update.tensors().iter().filter_map(|t| t.spec.values()).sum();
-                (Kind::Sum, key.public().parameters().chunks(values).total_bytes() as u64)
+                (FileKind::Sum, key.public().parameters().chunks(values).total_bytes() as u64)
             }
-            KeyRef::Secret(..) => (Kind::Tensors, update.file_bytes()?),
+            KeyRef::Secret(..) => (FileKind::Tensors, update.file_bytes()?),
         };
-        let mut out = Output::create(&args.out, kind, &named(&inputs))?;
+        let mut out = OutputFile::create(&args.out, kind, &named(&inputs))?;
         out.reserve(bytes)?;
         Ok(Self { out, cohorts: cohorts::create(args.cohorts.as_deref(), &named(&inputs))? })
     }
@@ -225,7 +227,7 @@ impl Outputs {
     /// Writes the mean, or the sum that this client cannot open, and its cohorts.
     fn write(
         mut self,
-        args: &Join,
+        args: &JoinArgs,
         participation: &Participation<'_>,
         round: &mut RoundResult,
         spool: &Path,
@@ -255,7 +257,7 @@ impl Outputs {
 
 /// Describes the round and its result, for JSON and for people.
 fn describe(
-    args: &Join,
+    args: &JoinArgs,
     participation: &Participation<'_>,
     round: &RoundResult,
     clipped_first: &[usize],
@@ -298,7 +300,7 @@ fn describe(
 
 /// The steps of a round that are told as events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum RoundStep {
     Joined,
     Opened,
     Sealed,
@@ -306,34 +308,36 @@ enum Step {
 
 /// Tells what the client does, and whom it waits for: in the line of progress, and each step once, as an event, where
 /// nobody sees that line.
-struct Told<'a> {
-    args: &'a Join,
-    progress: &'a Progress,
-    last: Option<Step>,
+struct StepReporter<'a> {
+    args: &'a JoinArgs,
+    progress: &'a ProgressLine,
+    last: Option<RoundStep>,
 }
 
-impl Told<'_> {
-    fn follow(&mut self, phase: Phase) {
+impl StepReporter<'_> {
+    fn follow(&mut self, phase: ParticipationPhase) {
         let (server, progress) = (&self.args.server, self.progress);
         let joined = json!({"event": "joined", "server": server.as_str()});
         let waits = format!("joined {server}, waiting for the other clients");
         match phase {
-            Phase::Contacting { .. } => progress.go_on(format!("looking for {server}")),
-            Phase::Waiting => {
-                self.tell(Step::Joined, &joined, &waits);
+            ParticipationPhase::Contacting { .. } => {
+                progress.go_on(format!("looking for {server}"))
+            }
+            ParticipationPhase::Waiting => {
+                self.tell(RoundStep::Joined, &joined, &waits);
                 progress.go_on(waits);
             }
-            Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            ParticipationPhase::Exchanging { contributors, chunks, sealed, sent, back } => {
                 if sealed > 0 {
                     signals::set_last_line(GOES_ON);
                 }
                 // A round may open within the moment that the join is answered in.
-                self.tell(Step::Joined, &joined, &waits);
+                self.tell(RoundStep::Joined, &joined, &waits);
                 let opened =
                     json!({"event": "opened", "contributors": contributors, "chunks": chunks});
                 let (clients, parts) = (counted(contributors, "client"), counted(chunks, "chunk"));
                 self.tell(
-                    Step::Opened,
+                    RoundStep::Opened,
                     &opened,
                     &format!("a round of {clients} opened: sealing {parts}"),
                 );
@@ -344,7 +348,7 @@ impl Told<'_> {
                 let done = [sealed, sent, back].map(u64::from).iter().sum();
                 progress.at(done, 3 * u64::from(chunks));
             }
-            Phase::Opening { chunks, sealed } => {
+            ParticipationPhase::Opening { chunks, sealed } => {
                 self.sealed(sealed, chunks);
                 progress.go_on(format!("all {chunks} sums are back: opening them"));
             }
@@ -354,11 +358,11 @@ impl Told<'_> {
     fn sealed(&mut self, sealed: u32, chunks: u32) {
         if sealed == chunks {
             let event = json!({"event": "sealed"});
-            self.tell(Step::Sealed, &event, "all chunks are sealed and kept");
+            self.tell(RoundStep::Sealed, &event, "all chunks are sealed and kept");
         }
     }
 
-    fn tell(&mut self, step: Step, event: &Value, line: &str) {
+    fn tell(&mut self, step: RoundStep, event: &Value, line: &str) {
         if self.last < Some(step) {
             self.last = Some(step);
             if self.args.report.json || !self.progress.is_seen() {

@@ -5,20 +5,20 @@ use serde_json::json;
 
 use super::keygen;
 use crate::{
-    args::{Key, KeyStatus, KeyUpgrade},
+    args::{KeyCommand, KeyStatusArgs, KeyUpgradeArgs},
     failure::Failure,
     files,
     report::report,
 };
 
-pub(crate) fn run(args: &Key) -> Result<(), Failure> {
+pub(crate) fn run(args: &KeyCommand) -> Result<(), Failure> {
     match args {
-        Key::Upgrade(args) => upgrade(args),
-        Key::Status(args) => status(args),
+        KeyCommand::Upgrade(args) => upgrade(args),
+        KeyCommand::Status(args) => status(args),
     }
 }
 
-fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
+fn upgrade(args: &KeyUpgradeArgs) -> Result<(), Failure> {
     keygen::refuse_existing(&args.out)?;
     let key = files::read_secret(&args.key)?.upgrade().map_err(|e| e.within(args.key.display()))?;
     let limits = Limits::of_key(key.public());
@@ -26,7 +26,7 @@ fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
     report(args.report.json, &value, &lines)
 }
 
-fn status(args: &KeyStatus) -> Result<(), Failure> {
+fn status(args: &KeyStatusArgs) -> Result<(), Failure> {
     let key = files::read_secret(&args.key)?;
     let failures = args.used.ledger_of(&args.key)?.failures(key.public())?;
     let most = key.public().parameters().scheme().max_failures();

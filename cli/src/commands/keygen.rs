@@ -12,18 +12,18 @@ use ciphergram_nic::federation::nodes::LocalNodes;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{AnyScheme, Keygen},
+    args::{AnyScheme, KeygenArgs},
     commands::vectors,
     failure::{Failure, at},
     files,
-    progress::Progress,
+    progress::ProgressLine,
     report::{counted, report, shown, warn},
 };
 
 /// The files of a key, and the folder of clients' keys.
 const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
 
-pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
+pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
     let scheme = match args.set.scheme {
         AnyScheme::Levelled(preset) => {
             vectors::refuse(&args.set.of_sums(), preset.name())?;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
         return Err(Error::WithoutTfhe.into());
     }
     let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
-    let progress = Progress::new(
+    let progress = ProgressLine::new(
         args.report.json,
         format!("looking for the primes of a {} key", literal.scheme),
     );
@@ -86,7 +86,7 @@ pub(crate) struct Former<'a> {
 }
 
 impl<'a> Former<'a> {
-    fn read(args: &Keygen, folder: &'a Path) -> Result<Self, Failure> {
+    fn read(args: &KeygenArgs, folder: &'a Path) -> Result<Self, Failure> {
         let key = PublicKey::load(&folder.join("public.json"))?;
         let job = args.job.clone().unwrap_or_else(|| folder.join("job.json"));
         let limits = Job::load(&job, &key)?.limits().clone();

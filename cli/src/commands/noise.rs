@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{args, failure::Failure, report::report};
 
-pub(crate) fn run(args: &args::Noise) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::NoiseArgs) -> Result<(), Failure> {
     let protection = Protection::of(args).map_err(|e| Failure::Misuse(e.to_string()))?;
     report(args.report.json, &protection.json(args), &protection.lines(args))
 }
@@ -24,7 +24,7 @@ struct Protection {
 }
 
 impl Protection {
-    fn of(args: &args::Noise) -> Result<Self, NoiseError> {
+    fn of(args: &args::NoiseArgs) -> Result<Self, NoiseError> {
         let min_clients = args.min_clients.unwrap_or_else(|| usual_min_clients(args.clients));
         let (sigma, clip, clients) = (args.sigma, args.clip, args.clients);
         let noise = Noise::new(Literal { sigma, clip, clients, min_clients })?;
@@ -48,7 +48,7 @@ impl Protection {
         (self.mechanism.squared_norm() as f64).sqrt() * self.mechanism.step()
     }
 
-    fn json(&self, args: &args::Noise) -> Value {
+    fn json(&self, args: &args::NoiseArgs) -> Value {
         let Self { noise, mechanism, epsilon, colluders } = self;
         let colluders = colluders.iter().map(|(colluders, left, found)| {
             let epsilon = found.map(|found| found.epsilon);
@@ -66,7 +66,7 @@ impl Protection {
         })
     }
 
-    fn lines(&self, args: &args::Noise) -> Vec<String> {
+    fn lines(&self, args: &args::NoiseArgs) -> Vec<String> {
         let Self { noise, mechanism, epsilon, colluders } = self;
         let Literal { sigma, clip, min_clients, .. } = noise.literal();
         let (share, step) = (noise.share_deviation(), mechanism.step());

@@ -10,7 +10,7 @@ use ciphergram_he::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{AnyScheme, Params},
+    args::{AnyScheme, ParamsArgs},
     commands::vectors,
     failure::Failure,
     report::report,
@@ -22,7 +22,7 @@ const STANDARD: &str = "HE Standard of 2018 and guidelines of 2024, the tighter"
 const NIST: &str = "NIST SP 800-57 part 1, table 2, which is for RSA";
 const NOISE: &str = "centred binomial of 2 x 21 bits";
 
-pub(crate) fn run(args: &Params) -> Result<(), Failure> {
+pub(crate) fn run(args: &ParamsArgs) -> Result<(), Failure> {
     let scheme = match args.set.scheme {
         AnyScheme::Sums(scheme) => scheme,
         AnyScheme::Levelled(preset) => {

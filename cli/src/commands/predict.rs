@@ -9,20 +9,20 @@ use serde_json::json;
 
 use super::vectors::{read, read_evaluation, read_model, write};
 use crate::{
-    args::Predict,
+    args::PredictArgs,
     engines::engine,
     failure::Failure,
-    files::{Kind, Output, named},
-    progress::Progress,
+    files::{FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{counted, report, shown, warn},
 };
 
-pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
+pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let engine = engine(args.place.engine);
     let model = read_model(&args.model)?;
     let inputs = [Some(&args.key), Some(&args.model), Some(&args.input)];
-    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
-    let progress = Progress::new(args.report.json, format!("running {}", args.model.display()));
+    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
+    let progress = ProgressLine::new(args.report.json, format!("running {}", args.model.display()));
     let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
     let (source, input) = read(&args.input, &*engine)?;
     let found = vectors::predict(&evaluator, &model, &input, source);

@@ -9,7 +9,7 @@ use ciphergram_he::{
 use serde_json::json;
 
 use crate::{
-    args::{AnyScheme, Program, Shown},
+    args::{AnyScheme, ProgramArgs, ShownOperation},
     failure::Failure,
     report::report,
 };
@@ -17,18 +17,18 @@ use crate::{
 /// Contributors of the sum whose decryption is shown.
 const CONTRIBUTORS: usize = 3;
 
-pub(crate) fn run(args: &Program) -> Result<(), Failure> {
+pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     let scheme = args.scheme.unwrap_or(match args.operation {
-        Shown::Levelled(_) => AnyScheme::Levelled(Preset::Slots4096Levels1),
-        Shown::Sums(_) => AnyScheme::Sums(Scheme::CkksSum),
+        ShownOperation::Levelled(_) => AnyScheme::Levelled(Preset::Slots4096Levels1),
+        ShownOperation::Sums(_) => AnyScheme::Sums(Scheme::CkksSum),
     });
     let text = match (args.operation, scheme) {
-        (Shown::Sums(operation), AnyScheme::Sums(scheme)) => {
+        (ShownOperation::Sums(operation), AnyScheme::Sums(scheme)) => {
             let key = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
             let program = key.program(operation, &CpuEngine::new(), CONTRIBUTORS, args.values)?;
             Some(program.to_string())
         }
-        (Shown::Levelled(_), AnyScheme::Sums(_)) => None,
+        (ShownOperation::Levelled(_), AnyScheme::Sums(_)) => None,
         (operation, AnyScheme::Levelled(preset)) => levelled(operation)
             .and_then(|operation| operation.program(&ckks::Parameters::preset(preset)))
             .map(|program| program.to_string()),
@@ -42,11 +42,11 @@ pub(crate) fn run(args: &Program) -> Result<(), Failure> {
 }
 
 /// Returns the operation of a levelled scheme, if it has one by that word.
-fn levelled(operation: Shown) -> Option<ckks::Operation> {
+fn levelled(operation: ShownOperation) -> Option<ckks::Operation> {
     match operation {
-        Shown::Levelled(operation) => Some(operation),
-        Shown::Sums(Operation::Encrypt) => Some(ckks::Operation::Encrypt),
-        Shown::Sums(Operation::Decrypt) => Some(ckks::Operation::Decrypt),
-        Shown::Sums(Operation::Aggregate) => None,
+        ShownOperation::Levelled(operation) => Some(operation),
+        ShownOperation::Sums(Operation::Encrypt) => Some(ckks::Operation::Encrypt),
+        ShownOperation::Sums(Operation::Decrypt) => Some(ckks::Operation::Decrypt),
+        ShownOperation::Sums(Operation::Aggregate) => None,
     }
 }

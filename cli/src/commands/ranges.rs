@@ -9,27 +9,27 @@ use ciphergram_he::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Agreed, Ranges},
+    args::{Agreed, RangesArgs},
     failure::Failure,
-    files::{self, Kind, Output, named},
-    progress::Progress,
+    files::{self, FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{counted, kept, report, shown},
 };
 
-pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
+pub(crate) fn run(args: &RangesArgs) -> Result<(), Failure> {
     let inputs = args.inputs.iter().chain(&args.key).chain(&args.job).map(Some);
     let inputs: Vec<_> = inputs.collect();
     let kind = match (&args.key, args.agree, args.merge) {
-        (Some(_), true, _) => Kind::RangesProposal,
-        (Some(_), _, true) => Kind::AgreedRanges,
+        (Some(_), true, _) => FileKind::RangesProposal,
+        (Some(_), _, true) => FileKind::AgreedRanges,
         (Some(_), _, _) if !args.open => {
             let text = "--key is for private ranges: say --agree, --merge or --open";
             return Err(Failure::Misuse(text.into()));
         }
-        _ => Kind::Ranges,
+        _ => FileKind::Ranges,
     };
-    let mut out = Output::create(&args.out, kind, &named(&inputs))?;
-    let progress = Progress::new(args.report.json, "reading tensors");
+    let mut out = OutputFile::create(&args.out, kind, &named(&inputs))?;
+    let progress = ProgressLine::new(args.report.json, "reading tensors");
     let found = match &args.key {
         None if args.merge => in_clear(args, &merge(args)?, (json!([]), None))?,
         None => measure(args)?,
@@ -52,7 +52,7 @@ struct Found {
 
 /// Returns a ranges file, and what is kept out of it, for JSON and for people.
 fn in_clear(
-    args: &Ranges,
+    args: &RangesArgs,
     ranges: &RangesFile,
     (kept, kept_words): (Value, Option<String>),
 ) -> Result<Found, Failure> {
@@ -71,14 +71,14 @@ fn in_clear(
 }
 
 /// Returns the one input of a command that takes `what`.
-fn only<'a>(args: &'a Ranges, what: &str) -> Result<&'a Path, Failure> {
+fn only<'a>(args: &'a RangesArgs, what: &str) -> Result<&'a Path, Failure> {
     match &args.inputs[..] {
         [input] => Ok(input),
         _ => Err(Failure::Misuse(format!("ranges takes {what}"))),
     }
 }
 
-fn measure(args: &Ranges) -> Result<Found, Failure> {
+fn measure(args: &RangesArgs) -> Result<Found, Failure> {
     let input = only(args, "one safetensors file, or ranges files with --merge")?;
     let update = files::read_update(input, args.integers.policy())?;
     let policy = args.policy.at_bits(args.bits);
@@ -86,7 +86,7 @@ fn measure(args: &Ranges) -> Result<Found, Failure> {
     in_clear(args, &measured.map_err(|e| e.within(input.display()))?, kept(&update))
 }
 
-fn merge(args: &Ranges) -> Result<RangesFile, Failure> {
+fn merge(args: &RangesArgs) -> Result<RangesFile, Failure> {
     let mut merged: Option<RangesFile> = None;
     for path in &args.inputs {
         let next = files::read_ranges(path)?;
@@ -97,7 +97,7 @@ fn merge(args: &Ranges) -> Result<RangesFile, Failure> {
 }
 
 /// Reads the job of private ranges.
-fn read_job(args: &Ranges, path: &Path, key: &PublicKey) -> Result<Job, Failure> {
+fn read_job(args: &RangesArgs, path: &Path, key: &PublicKey) -> Result<Job, Failure> {
     let agreed = Agreed { key: path.into(), job: args.job.clone() };
     files::read_job(&agreed, key)
 }
@@ -108,7 +108,7 @@ fn within(error: Error, key: &Path, input: &Path) -> Error {
     error.within(path.display())
 }
 
-fn propose(args: &Ranges, path: &Path) -> Result<Found, Failure> {
+fn propose(args: &RangesArgs, path: &Path) -> Result<Found, Failure> {
     let input = only(args, "one safetensors file with --agree")?;
     let key = files::read_key(path)?;
     let client = key.as_client(args.client).map_err(|e| e.within(path.display()))?;
@@ -135,7 +135,7 @@ fn propose(args: &Ranges, path: &Path) -> Result<Found, Failure> {
     Ok(Found { bytes, json, lines })
 }
 
-fn agree(args: &Ranges, path: &Path, progress: &Progress) -> Result<Found, Failure> {
+fn agree(args: &RangesArgs, path: &Path, progress: &ProgressLine) -> Result<Found, Failure> {
     let key = PublicKey::load(&beside(path, "public.json"))?;
     let job = read_job(args, path, &key)?;
     let read = |path: &std::path::PathBuf| {
@@ -169,7 +169,7 @@ fn agree(args: &Ranges, path: &Path, progress: &Progress) -> Result<Found, Failu
     Ok(Found { bytes, json, lines })
 }
 
-fn open(args: &Ranges, path: &Path) -> Result<Found, Failure> {
+fn open(args: &RangesArgs, path: &Path) -> Result<Found, Failure> {
     let input = only(args, "one file of agreed ranges with --open")?;
     let key = files::read_key(path)?;
     let job = read_job(args, path, key.public())?;

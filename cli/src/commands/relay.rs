@@ -2,13 +2,13 @@
 
 use ciphergram_nic::{
     faults::Faults,
-    relay::{Line, Switch, Tally},
+    relay::{Bottleneck, DirectionTally, RelaySwitch},
 };
 use serde_json::{Value, json};
 
-use crate::{args::Relay, failure::Failure, report::say};
+use crate::{args::RelayArgs, failure::Failure, report::say};
 
-pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
+pub(crate) fn run(args: &RelayArgs) -> Result<(), Failure> {
     let faults = Faults {
         loss: args.loss,
         duplication: args.duplicate,
@@ -20,8 +20,8 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
         ..Faults::default()
     };
     let (queue, trim_on_full) = (args.queue as usize, args.trim_on_full);
-    let bottleneck = Line { rate: args.rate, queue, trim_on_full };
-    let mut switch = Switch::bind(args.listen, args.to, faults, bottleneck, args.seed)?;
+    let bottleneck = Bottleneck { rate: args.rate, queue, trim_on_full };
+    let mut switch = RelaySwitch::bind(args.listen, args.to, faults, bottleneck, args.seed)?;
     let listening = switch.local_addr()?;
     let value = json!({"event": "listening", "address": listening.to_string()});
     say(args.report.json, &value, || format!("listening on {listening}, for {}", args.to));
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
     Ok(())
 }
 
-fn counts(t: &Tally) -> Value {
+fn counts(t: &DirectionTally) -> Value {
     let injected = t.injected;
     json!({
         "received": t.received, "forwarded": t.forwarded, "reordered": t.reordered,
@@ -52,7 +52,7 @@ fn counts(t: &Tally) -> Value {
     })
 }
 
-fn line(t: &Tally) -> String {
+fn line(t: &DirectionTally) -> String {
     format!(
         "{} datagrams received, {} forwarded, {} of them overtaken; {} lost, {} doubled, {} with a \
          flipped bit, {} cut to their header, {} marked for congestion; of a full queue {} cut, {} dropped",

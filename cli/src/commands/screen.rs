@@ -10,20 +10,20 @@ use serde_json::json;
 
 use super::vectors::{read, read_evaluation, write};
 use crate::{
-    args::{Scores, Screen},
+    args::{ScoresArgs, ScreenArgs},
     engines::engine,
     failure::Failure,
-    files::{self, Kind, Output, named},
-    progress::Progress,
+    files::{self, FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{counted, report, shown, warn},
 };
 
-pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
+pub(crate) fn run(args: &ScreenArgs) -> Result<(), Failure> {
     let engine = engine(args.place.engine);
     let read_too = [Some(&args.key), args.against.as_ref()];
     let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
-    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
-    let progress = Progress::new(args.report.json, "reading keys");
+    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
+    let progress = ProgressLine::new(args.report.json, "reading keys");
     let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
     let against = args.against.as_ref().map(|path| read(path, &*engine)).transpose()?;
     let given = args.inputs.iter().zip(0..).map(|(path, done)| {
@@ -46,15 +46,18 @@ pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
     report(args.report.json, &value, &[line])
 }
 
-pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
+pub(crate) fn scores(args: &ScoresArgs) -> Result<(), Failure> {
     let engine = CpuEngine::new();
     let KeyFile::Levelled(key, _) = files::read_any_key(&args.key)? else {
         let needed = "scores are under a key of keygen --scheme ckks-4096x2";
         return Err(Error::KeyKind { found: "sum", needed }.within(args.key.display()).into());
     };
     let secret = key.secret().map_err(|e| e.within(args.key.display()))?;
-    let out =
-        Output::create(&args.out, Kind::Vector, &named(&[Some(&args.input), Some(&args.key)]))?;
+    let out = OutputFile::create(
+        &args.out,
+        FileKind::Vector,
+        &named(&[Some(&args.input), Some(&args.key)]),
+    )?;
     let (_, vector) = read(&args.input, &engine)?;
     let here = |e: Error| e.within(args.input.display());
     let found = Found::decrypt(&vector, secret, &engine).map_err(here)?;

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, ops::ControlFlow};
 
 use ciphergram_he::{Job, PublicKey, private_ranges::RangesEvaluationKey};
 use ciphergram_nic::{
-    federation::{FEW, Observation, Server, ServerConfig},
+    federation::{FEW, FederationServer, Observation, ServerConfig},
     proto::{NodeId, Stats, Stranger},
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
@@ -23,7 +23,7 @@ use crate::{
     args::Serve,
     engines::engine,
     failure::Failure,
-    files::{self, Kind},
+    files::{self, FileKind},
     nodes::{self, AllowList},
     report::{counted, say, warn},
 };
@@ -40,9 +40,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let ServerConfig { clients, min_clients, rounds, .. } = config;
     let terms = Terms { scheme, clients, min_clients, rounds };
     let wires = UdpWire::bind_all(args.listen, args.tune.pipelines, 1)?;
-    let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
+    let mut server = FederationServer::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
-        server.capture(files::create(path, Kind::Capture)?)?;
+        server.capture(files::create(path, FileKind::Capture)?)?;
     }
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
     say_addresses(

@@ -15,11 +15,11 @@ use serde_json::json;
 
 use super::keygen::refuse_existing;
 use crate::{
-    args::{Aggregate, Decrypt, Encrypt, Keygen},
+    args::{AggregateArgs, DecryptArgs, EncryptArgs, KeygenArgs},
     engines::engine,
     failure::{Failure, at},
-    files::{self, Kind, Output, named},
-    progress::Progress,
+    files::{self, FileKind, OutputFile, named},
+    progress::ProgressLine,
     report::{counted, kept, per_value, per_value_words, report, shown},
 };
 
@@ -43,11 +43,13 @@ fn scheme_name(key: &LevelledPublic) -> Result<&'static str, Failure> {
 pub(crate) fn read_evaluation(path: &Path, engine: &dyn Engine) -> Result<EvaluationKeys, Failure> {
     let bytes = files::read(path)?;
     let here = |e: Error| Failure::from(e.within(path.display()));
-    match Kind::of(&bytes) {
-        Kind::SecretKey | Kind::ClientKey | Kind::PublicKey => Err(here(Error::KeyKind {
-            found: "JSON",
-            needed: "this takes keys/evaluation.cgk, and must never have a secret one",
-        })),
+    match FileKind::of(&bytes) {
+        FileKind::SecretKey | FileKind::ClientKey | FileKind::PublicKey => {
+            Err(here(Error::KeyKind {
+                found: "JSON",
+                needed: "this takes keys/evaluation.cgk, and must never have a secret one",
+            }))
+        }
         _ => EvaluationKeys::from_bytes(&bytes, engine).map_err(here),
     }
 }
@@ -64,7 +66,7 @@ pub(crate) fn read(path: &Path, engine: &dyn Engine) -> Result<(Source, Vector),
 }
 
 /// Writes a vector.
-pub(crate) fn write(vector: &Vector, mut out: Output) -> Result<usize, Failure> {
+pub(crate) fn write(vector: &Vector, mut out: OutputFile) -> Result<usize, Failure> {
     let bytes = vector.to_bytes()?;
     out.put(&bytes)?;
     out.commit()?;
@@ -72,7 +74,7 @@ pub(crate) fn write(vector: &Vector, mut out: Output) -> Result<usize, Failure> 
 }
 
 /// Draws the keys of a preset, and writes them.
-pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
+pub(crate) fn keygen(args: &KeygenArgs, preset: Preset) -> Result<(), Failure> {
     let engine = ciphergram_accel::CpuEngine::new();
     let parameters = Arc::new(Parameters::preset(preset));
     let rotations = Rotation::steps(&args.rotations, &parameters);
@@ -82,7 +84,7 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
     if evaluation.exists() {
         return Err(Error::Exists { path: evaluation }.into());
     }
-    let progress = Progress::new(args.report.json, format!("drawing keys of {preset}"));
+    let progress = ProgressLine::new(args.report.json, format!("drawing keys of {preset}"));
     let key = LevelledSecret::generate(&parameters, &engine)?;
     let mut keys = key.evaluation_keys(&rotations, &engine)?;
     if args.rotations.contains(&Rotation::Conjugate) {
@@ -115,7 +117,7 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
     report(args.report.json, &value, &lines)
 }
 
-pub(crate) fn encrypt(args: &Encrypt, key: &LevelledKey) -> Result<(), Failure> {
+pub(crate) fn encrypt(args: &EncryptArgs, key: &LevelledKey) -> Result<(), Failure> {
     let name = scheme_name(key.public())?;
     refuse(
         &[
@@ -128,11 +130,12 @@ pub(crate) fn encrypt(args: &Encrypt, key: &LevelledKey) -> Result<(), Failure> 
         ],
         name,
     )?;
-    let progress = Progress::new(args.report.json, format!("encrypting {}", args.input.display()));
+    let progress =
+        ProgressLine::new(args.report.json, format!("encrypting {}", args.input.display()));
     let (update, _) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let inputs = [Some(&args.input), Some(&args.agreed.key)];
-    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
+    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
     let recipe = Recipe {
         range: args.vector.range.or(args.weighting.clip),
         layout: if args.vector.columns { Layout::Columns } else { Layout::Rows },
@@ -164,13 +167,13 @@ pub(crate) fn keys_of_sums(key: &LevelledKey) -> Result<EvaluationKeys, Error> {
     }
 }
 
-pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Failure> {
+pub(crate) fn aggregate(args: &AggregateArgs, keys: EvaluationKeys) -> Result<(), Failure> {
     let name = keys.parameters().named().map_err(Error::from)?.name();
     refuse(&[("--job", args.agreed.job.is_some())], name)?;
     let read_too = [Some(&args.agreed.key), args.weights.as_ref()];
     let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
-    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
-    let progress = Progress::new(args.report.json, "");
+    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
+    let progress = ProgressLine::new(args.report.json, "");
     let engine = engine(args.place.engine);
     let weights = args.weights.as_ref().map(|path| read(path, &*engine)).transpose()?;
     let evaluator = Evaluator::new(keys, &*engine);
@@ -194,7 +197,7 @@ pub(crate) fn aggregate(args: &Aggregate, keys: EvaluationKeys) -> Result<(), Fa
     report(args.report.json, &value, &[line])
 }
 
-pub(crate) fn decrypt(args: &Decrypt, key: &LevelledKey) -> Result<(), Failure> {
+pub(crate) fn decrypt(args: &DecryptArgs, key: &LevelledKey) -> Result<(), Failure> {
     let name = scheme_name(key.public())?;
     refuse(
         &[
@@ -209,8 +212,9 @@ pub(crate) fn decrypt(args: &Decrypt, key: &LevelledKey) -> Result<(), Failure> 
     )?;
     let secret = key.secret().map_err(|e| e.within(args.agreed.key.display()))?;
     let inputs = [Some(&args.input), Some(&args.agreed.key)];
-    let mut out = Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
-    let progress = Progress::new(args.report.json, format!("decrypting {}", args.input.display()));
+    let mut out = OutputFile::create(&args.out, FileKind::Tensors, &named(&inputs))?;
+    let progress =
+        ProgressLine::new(args.report.json, format!("decrypting {}", args.input.display()));
     let engine = engine(args.place.engine);
     let (_, vector) = read(&args.input, &*engine)?;
     let opened = vector.decrypt(secret, &*engine);

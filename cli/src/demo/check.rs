@@ -12,21 +12,21 @@ use ciphergram_he::{
 };
 
 use super::{
-    client::{Record, from_update, record_path},
-    digits::Digits,
-    model::{Evaluation, Model},
+    client::{CheckRecord, from_update, record_path},
+    digits::DigitImages,
+    model::{Classifier, Quality},
 };
 use crate::{
-    args::Demo,
+    args::DemoArgs,
     failure::{Failure, at},
 };
 
 /// The outcome of a round.
-pub(super) struct Checked {
+pub(super) struct RoundCheck {
     /// Whether every mean was the plaintext mean of the quantised updates.
     pub(super) agrees: bool,
     /// The encrypted model after the round.
-    pub(super) evaluation: Evaluation,
+    pub(super) evaluation: Quality,
 }
 
 /// Follows the encrypted training from its records.
@@ -34,30 +34,31 @@ pub(super) struct Checker {
     clients: u16,
     parameters: Parameters,
     folder: PathBuf,
-    model: Model,
-    test: Digits,
+    model: Classifier,
+    test: DigitImages,
 }
 
 impl Checker {
-    pub(super) fn new(args: &Demo, parameters: Parameters, folder: &Path) -> Self {
-        let test = Digits::load().split(args.seed).test;
+    pub(super) fn new(args: &DemoArgs, parameters: Parameters, folder: &Path) -> Self {
+        let test = DigitImages::load().split(args.seed).test;
         let (clients, folder) = (args.clients, folder.to_path_buf());
-        Self { clients, parameters, folder, model: Model::new(args.seed), test }
+        Self { clients, parameters, folder, model: Classifier::new(args.seed), test }
     }
 
     /// Checks one round and applies its mean.
-    pub(super) fn round(&mut self, round: u32) -> Result<Checked, Failure> {
+    pub(super) fn round(&mut self, round: u32) -> Result<RoundCheck, Failure> {
         let mut records = vec![];
         let mut means = vec![];
         for client in 0..self.clients {
-            records.push(serde_json::from_slice::<Record>(&self.take(client, round, "json")?)?);
+            records
+                .push(serde_json::from_slice::<CheckRecord>(&self.take(client, round, "json")?)?);
             means.push(self.take(client, round, "safetensors")?);
         }
         let agrees = self.is_exact(&records, &means)?;
         let mean = Update::from_safetensors(&means[0])?;
         let applied = self.model.apply(&from_update(&mean)?);
         applied.map_err(|e| Failure::Work(e.to_string()))?;
-        Ok(Checked { agrees, evaluation: self.model.evaluate(&self.test) })
+        Ok(RoundCheck { agrees, evaluation: self.model.evaluate(&self.test) })
     }
 
     /// Reads a record and removes its file.
@@ -69,7 +70,7 @@ impl Checker {
     }
 
     /// Compares sums, counts and weights of every chunk, and every bit of every mean.
-    fn is_exact(&self, records: &[Record], means: &[Vec<u8>]) -> Result<bool, Failure> {
+    fn is_exact(&self, records: &[CheckRecord], means: &[Vec<u8>]) -> Result<bool, Failure> {
         let half = i64::from(self.parameters.half_steps());
         let values = records[0].fields.len();
         if records.iter().any(|r| r.fields.len() != values) {
@@ -83,7 +84,7 @@ impl Checker {
         let plain = [(&sums[..], weight)].into_iter();
         let mean = codec::decode(&agreement, &self.parameters, Output::Mean, plain)?;
         let mean = mean.to_safetensors()?;
-        let same = |r: &Record| {
+        let same = |r: &CheckRecord| {
             r.sums == sums && r.parts.iter().all(|&p| p == part) && r.ranges == records[0].ranges
         };
         Ok(records.iter().all(same) && means.iter().all(|m| *m == mean))

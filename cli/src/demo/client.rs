@@ -13,7 +13,7 @@ use ciphergram_he::{
 };
 use ciphergram_nic::{
     federation::{
-        Client, Participation, PathConfig, RoundResult,
+        FederationClient, Participation, PathConfig, RoundResult,
         nodes::{LocalNodes, read_identity, read_node},
         spool::Spool,
     },
@@ -22,12 +22,12 @@ use ciphergram_nic::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    digits::Digits,
-    model::{self, Model, TRAINING},
+    digits::DigitImages,
+    model::{self, Classifier, TRAINING},
     training_seed,
 };
 use crate::{
-    args::DemoClient,
+    args::DemoClientArgs,
     engines::engine,
     failure::{Failure, at},
     report::print,
@@ -59,22 +59,22 @@ impl ClientReport {
     }
 }
 
-pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
+pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
     let secret = args.folder.join("secret.json");
     let mut files = MemberFiles::open(&secret)?;
     files.ledger = Ledger::beside(&secret);
     let member = files.member(Some(args.client), engine(args.place.engine))?;
     let number = usize::from(args.client);
-    let train = Digits::load().split(args.seed).train;
+    let train = DigitImages::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);
-    let mut model = Model::new(args.seed);
+    let mut model = Classifier::new(args.seed);
     let LocalNodes { server_node: server, client: identity, .. } =
         LocalNodes::of_folder(&args.folder);
     let (identity, node) = (read_identity(&identity)?, read_node(&server)?);
     let wires = UdpWire::bind_towards(args.server, 1, 1)?;
     let paths = PathConfig::default();
-    let mut client = Client::new(wires, args.server, node, args.client, identity, paths)?;
+    let mut client = FederationClient::new(wires, args.server, node, args.client, identity, paths)?;
     let spool = args.folder.join(format!("client-{number}.spool"));
     for round in 0..args.rounds {
         let began = Instant::now();
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     Ok(client.leave()?)
 }
 
-fn to_update(tensors: &[model::Tensor]) -> Result<Update, Failure> {
+fn to_update(tensors: &[model::NamedArray]) -> Result<Update, Failure> {
     let tensors = tensors.iter().map(|t| {
         let shape = t.shape.iter().map(|&d| d as u64).collect();
         let spec = TensorSpec { name: t.name.clone(), dtype: Dtype::F32, shape };
@@ -124,9 +124,9 @@ fn to_update(tensors: &[model::Tensor]) -> Result<Update, Failure> {
     Ok(Update::new(tensors.collect::<Result<_, _>>()?))
 }
 
-pub(super) fn from_update(update: &Update) -> Result<Vec<model::Tensor>, Failure> {
+pub(super) fn from_update(update: &Update) -> Result<Vec<model::NamedArray>, Failure> {
     let convert = |t: &Tensor| {
-        Ok(model::Tensor {
+        Ok(model::NamedArray {
             name: t.spec.name.clone(),
             shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
             values: t.values()?.iter().map(|&x| x as f32).collect(),
@@ -137,7 +137,7 @@ pub(super) fn from_update(update: &Update) -> Result<Vec<model::Tensor>, Failure
 
 /// A record for the check: this client's own integers, its weight, and all that it decrypted.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct CheckRecord {
     pub(super) fields: Vec<u32>,
     pub(super) weight: u64,
     pub(super) sums: Vec<i64>,
@@ -158,7 +158,7 @@ fn record(
     (result, opened): (&RoundResult, &OpenedSum),
     mean: &Update,
 ) -> Result<(), Failure> {
-    let record = Record {
+    let record = CheckRecord {
         fields: result.fields.as_ref().map_or_else(Vec::new, |fields| fields.to_vec()),
         weight: weight as u64,
         sums: opened.sums().to_vec(),

@@ -23,7 +23,7 @@ const TRAIN_FRACTION: (usize, usize) = (4, 5);
 
 /// The purpose of a random stream. Streams of one seed are independent of each other.
 #[derive(Clone, Copy)]
-enum Purpose {
+enum StreamPurpose {
     Split = 1,
     ShardSizes = 2,
 }
@@ -32,7 +32,7 @@ static RECORDS: &[u8; IMAGES * RECORD_BYTES] = include_bytes!("../../data/digits
 
 /// Labelled images.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Digits {
+pub(super) struct DigitImages {
     /// `[image][pixel]`, each pixel in 0..=1.
     pixels: Vec<f32>,
     /// One label an image, below [`CLASSES`].
@@ -41,14 +41,14 @@ pub(super) struct Digits {
 
 /// Two parts of the data that share no image.
 #[derive(Clone, Debug)]
-pub(super) struct Split {
+pub(super) struct DataSplit {
     /// The images that clients train on.
-    pub(super) train: Digits,
+    pub(super) train: DigitImages,
     /// The images that accuracy is measured on.
-    pub(super) test: Digits,
+    pub(super) test: DigitImages,
 }
 
-impl Digits {
+impl DigitImages {
     /// Returns all bundled images, in the order of the file.
     pub(super) fn load() -> Self {
         let (records, _) = RECORDS.as_chunks::<RECORD_BYTES>();
@@ -68,7 +68,7 @@ impl Digits {
     ///
     /// # Panics
     ///
-    /// If `index` is not below [`Digits::len`].
+    /// If `index` is not below [`DigitImages::len`].
     pub(super) fn image(&self, index: usize) -> &[f32] {
         &self.pixels[index * PIXELS..][..PIXELS]
     }
@@ -77,17 +77,17 @@ impl Digits {
     ///
     /// # Panics
     ///
-    /// If `index` is not below [`Digits::len`].
+    /// If `index` is not below [`DigitImages::len`].
     pub(super) fn label(&self, index: usize) -> usize {
         usize::from(self.labels[index])
     }
 
     /// Shuffles, then cuts into a training part of four fifths and a test part of the rest.
-    pub(super) fn split(&self, seed: u64) -> Split {
-        let order = shuffled(self.len(), &mut random(seed, Purpose::Split));
+    pub(super) fn split(&self, seed: u64) -> DataSplit {
+        let order = shuffled(self.len(), &mut random(seed, StreamPurpose::Split));
         let (parts, whole) = TRAIN_FRACTION;
         let (train, test) = order.split_at(self.len() * parts / whole);
-        Split { train: self.pick(train), test: self.pick(test) }
+        DataSplit { train: self.pick(train), test: self.pick(test) }
     }
 
     /// Cuts into one shard a client, every image in exactly one of them.
@@ -96,7 +96,7 @@ impl Digits {
     /// least half of an equal share, rounded down. Only more clients than half the images can
     /// leave a shard empty.
     pub(super) fn shards(&self, clients: usize, seed: u64) -> Vec<Self> {
-        let sizes = shard_sizes(self.len(), clients, &mut random(seed, Purpose::ShardSizes));
+        let sizes = shard_sizes(self.len(), clients, &mut random(seed, StreamPurpose::ShardSizes));
         let mut start = 0;
         let mut take = |size| {
             let shard = self.slice(start, size);
@@ -135,7 +135,7 @@ fn below(bound: usize, rng: &mut ChaCha20Rng) -> usize {
     ((u128::from(rng.next_u64()) * bound as u128) >> 64) as usize
 }
 
-fn random(seed: u64, purpose: Purpose) -> ChaCha20Rng {
+fn random(seed: u64, purpose: StreamPurpose) -> ChaCha20Rng {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     rng.set_stream(purpose as u64);
     rng
@@ -168,7 +168,7 @@ mod tests {
     const SEEDS: std::ops::Range<u64> = 0..20;
 
     /// Comparable and sortable, unlike floats.
-    fn keys(digits: &Digits) -> Vec<Vec<u32>> {
+    fn keys(digits: &DigitImages) -> Vec<Vec<u32>> {
         let key = |index| {
             let pixels = digits.image(index).iter().map(|pixel| pixel.to_bits());
             pixels.chain([digits.label(index) as u32]).collect()
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_file_holds_digits() {
-        let digits = Digits::load();
+        let digits = DigitImages::load();
         assert_eq!(digits.len(), IMAGES);
         assert!((0..IMAGES).all(|index| digits.label(index) < CLASSES));
         assert!(digits.pixels.iter().all(|pixel| (0.0..=1.0).contains(pixel)));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_split_loses_and_repeats_nothing() {
-        let digits = Digits::load();
+        let digits = DigitImages::load();
         for seed in SEEDS {
             let split = digits.split(seed);
             assert_eq!(split.train.len(), 1_437);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn shards_cover_the_training_part_once() {
-        let train = Digits::load().split(7).train;
+        let train = DigitImages::load().split(7).train;
         for (seed, clients) in SEEDS.flat_map(|seed| [1, 2, 3, 4, 64].map(|n| (seed, n))) {
             let shards = train.shards(clients, seed);
             assert_eq!(shards.len(), clients);
@@ -217,19 +217,19 @@ mod tests {
 
     #[test]
     fn shard_sizes_differ_and_follow_the_seed() {
-        let sizes = |seed| shard_sizes(1_437, 4, &mut random(seed, Purpose::ShardSizes));
+        let sizes = |seed| shard_sizes(1_437, 4, &mut random(seed, StreamPurpose::ShardSizes));
         for seed in SEEDS {
             let dealt = sizes(seed);
             assert_eq!(dealt, sizes(seed));
             assert!(dealt.iter().any(|size| *size != dealt[0]), "seed {seed}: {dealt:?}");
         }
         assert_ne!(sizes(0), sizes(1));
-        assert!(shard_sizes(10, 0, &mut random(0, Purpose::ShardSizes)).is_empty());
+        assert!(shard_sizes(10, 0, &mut random(0, StreamPurpose::ShardSizes)).is_empty());
     }
 
     #[test]
     fn a_seed_fixes_the_order() {
-        let digits = Digits::load();
+        let digits = DigitImages::load();
         assert_eq!(digits.split(3).train, digits.split(3).train);
         assert_ne!(digits.split(3).train, digits.split(4).train);
     }

@@ -12,7 +12,7 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::digits::{CLASSES, Digits, PIXELS, shuffled};
+use super::digits::{CLASSES, DigitImages, PIXELS, shuffled};
 
 /// Units of the hidden layer; with 280 the network has 21,010 parameters.
 const HIDDEN: usize = 280;
@@ -44,7 +44,7 @@ pub(super) struct Training {
 
 /// A named array of numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tensor {
+pub(super) struct NamedArray {
     /// Unique within a model or an update.
     pub(super) name: String,
     /// Row-major; the product is the number of values.
@@ -76,7 +76,7 @@ pub(super) enum Misfit {
 
 /// The quality of a model on images.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Evaluation {
+pub(super) struct Quality {
     /// Mean cross-entropy in nats.
     pub(super) loss: f64,
     /// Share of images whose likeliest class is the label, 0..=1.
@@ -85,12 +85,12 @@ pub(super) struct Evaluation {
 
 /// A two-layer classifier.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Model {
+pub(super) struct Classifier {
     /// One tensor an entry of [`LAYOUT`].
-    parameters: [Tensor; 4],
+    parameters: [NamedArray; 4],
 }
 
-impl Model {
+impl Classifier {
     /// Returns a model with random weights and zero biases.
     ///
     /// # Source
@@ -109,7 +109,7 @@ impl Model {
     }
 
     /// Returns the parameters as named tensors, in a fixed order.
-    pub(super) fn parameters(&self) -> &[Tensor] {
+    pub(super) fn parameters(&self) -> &[NamedArray] {
         &self.parameters
     }
 
@@ -117,16 +117,16 @@ impl Model {
     /// initial.
     ///
     /// This is the update of federated averaging; the mean of all clients', weighted by shard
-    /// sizes, goes to [`Model::apply`]. An empty shard gives zeros. The seed orders the images
+    /// sizes, goes to [`Classifier::apply`]. An empty shard gives zeros. The seed orders the images
     /// and should differ between clients and between rounds.
     pub(super) fn local_update(
         &self,
-        shard: &Digits,
+        shard: &DigitImages,
         training: &Training,
         seed: u64,
-    ) -> Vec<Tensor> {
+    ) -> Vec<NamedArray> {
         let mut trained = self.clone();
-        let mut scratch = Scratch::new();
+        let mut scratch = TrainingBuffers::new();
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         for _ in 0..training.epochs {
             let order = shuffled(shard.len(), &mut rng);
@@ -145,7 +145,7 @@ impl Model {
     /// # Errors
     ///
     /// [`Misfit`] if a parameter has no tensor of its name and shape; the model is then unchanged.
-    pub(super) fn apply(&mut self, update: &[Tensor]) -> Result<(), Misfit> {
+    pub(super) fn apply(&mut self, update: &[NamedArray]) -> Result<(), Misfit> {
         let mut next = self.clone();
         for parameter in &mut next.parameters {
             let tensor = matching(parameter, update)?;
@@ -156,8 +156,8 @@ impl Model {
     }
 
     /// Loss and accuracy over `digits`; both 0 if there are none.
-    pub(super) fn evaluate(&self, digits: &Digits) -> Evaluation {
-        let mut scratch = Scratch::new();
+    pub(super) fn evaluate(&self, digits: &DigitImages) -> Quality {
+        let mut scratch = TrainingBuffers::new();
         let (mut loss, mut correct) = (0.0, 0_usize);
         for index in 0..digits.len() {
             self.forward(digits.image(index), &mut scratch);
@@ -165,11 +165,17 @@ impl Model {
             loss += f64::from(softmax_loss(&mut scratch.logits, digits.label(index)));
         }
         let images = digits.len().max(1) as f64;
-        Evaluation { loss: loss / images, accuracy: correct as f64 / images }
+        Quality { loss: loss / images, accuracy: correct as f64 / images }
     }
 
     /// Takes one step of gradient descent along the mean gradient of the images in `batch`.
-    fn step(&mut self, shard: &Digits, batch: &[usize], rate: f32, scratch: &mut Scratch) {
+    fn step(
+        &mut self,
+        shard: &DigitImages,
+        batch: &[usize],
+        rate: f32,
+        scratch: &mut TrainingBuffers,
+    ) {
         scratch.gradient.iter_mut().for_each(|tensor| tensor.values.fill(0.0));
         for &index in batch {
             self.forward(shard.image(index), scratch);
@@ -183,7 +189,7 @@ impl Model {
     }
 
     /// Leaves the hidden activations and the logits of one image in `scratch`.
-    fn forward(&self, image: &[f32], scratch: &mut Scratch) {
+    fn forward(&self, image: &[f32], scratch: &mut TrainingBuffers) {
         let [hidden_weight, hidden_bias, output_weight, output_bias] = &self.parameters;
         affine(hidden_weight, hidden_bias, image, &mut scratch.hidden);
         scratch.hidden.iter_mut().for_each(|unit| *unit = unit.max(0.0));
@@ -191,8 +197,8 @@ impl Model {
     }
 
     /// Adds one image's gradient, given ∂loss/∂logits in `scratch.logits`.
-    fn backward(&self, image: &[f32], scratch: &mut Scratch) {
-        let Scratch { hidden, hidden_slope, logits, gradient } = scratch;
+    fn backward(&self, image: &[f32], scratch: &mut TrainingBuffers) {
+        let TrainingBuffers { hidden, hidden_slope, logits, gradient } = scratch;
         let [hidden_weight, hidden_bias, output_weight, output_bias] = gradient;
         let [_, _, weight, _] = &self.parameters;
         let rows = weight.values.chunks_exact(HIDDEN);
@@ -216,16 +222,16 @@ impl Model {
 }
 
 /// Buffers of one image's passes and one batch's gradient, reused throughout a training.
-struct Scratch {
+struct TrainingBuffers {
     hidden: Vec<f32>,
     /// ∂loss/∂hidden.
     hidden_slope: Vec<f32>,
     /// The logits, then ∂loss/∂logits in their place.
     logits: Vec<f32>,
-    gradient: [Tensor; 4],
+    gradient: [NamedArray; 4],
 }
 
-impl Scratch {
+impl TrainingBuffers {
     fn new() -> Self {
         Self {
             hidden: vec![0.0; HIDDEN],
@@ -236,9 +242,9 @@ impl Scratch {
     }
 }
 
-fn zeros(name: &str, shape: &[usize]) -> Tensor {
+fn zeros(name: &str, shape: &[usize]) -> NamedArray {
     let values = vec![0.0; shape.iter().product()];
-    Tensor { name: name.to_owned(), shape: shape.to_vec(), values }
+    NamedArray { name: name.to_owned(), shape: shape.to_vec(), values }
 }
 
 /// Uniform in −1..1, of 24 random bits: as many as an `f32` holds.
@@ -246,7 +252,10 @@ fn signed_unit(rng: &mut ChaCha20Rng) -> f32 {
     (rng.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0
 }
 
-fn matching<'a>(parameter: &Tensor, update: &'a [Tensor]) -> Result<&'a Tensor, Misfit> {
+fn matching<'a>(
+    parameter: &NamedArray,
+    update: &'a [NamedArray],
+) -> Result<&'a NamedArray, Misfit> {
     let named = update.iter().find(|tensor| tensor.name == parameter.name);
     let tensor = named.ok_or_else(|| Misfit::Missing { name: parameter.name.clone() })?;
     if tensor.shape != parameter.shape || tensor.values.len() != parameter.values.len() {
@@ -260,7 +269,7 @@ fn matching<'a>(parameter: &Tensor, update: &'a [Tensor]) -> Result<&'a Tensor, 
 }
 
 /// out = weight · input + bias, weight being `[out][input]`.
-fn affine(weight: &Tensor, bias: &Tensor, input: &[f32], out: &mut [f32]) {
+fn affine(weight: &NamedArray, bias: &NamedArray, input: &[f32], out: &mut [f32]) {
     let rows = weight.values.chunks_exact(input.len());
     for ((value, row), &bias) in out.iter_mut().zip(rows).zip(&bias.values) {
         *value = bias + dot(row, input);
@@ -309,7 +318,7 @@ mod tests {
     use super::*;
 
     /// Returns the weighted mean of the clients' updates, as a plaintext aggregator takes it.
-    fn weighted_mean(updates: &[Vec<Tensor>], weights: &[usize]) -> Vec<Tensor> {
+    fn weighted_mean(updates: &[Vec<NamedArray>], weights: &[usize]) -> Vec<NamedArray> {
         let total = weights.iter().sum::<usize>() as f32;
         let mut mean = LAYOUT.map(|(name, shape)| zeros(name, shape));
         for (update, &weight) in updates.iter().zip(weights) {
@@ -321,17 +330,17 @@ mod tests {
     }
 
     /// Plain federated averaging; the accuracy after the last round.
-    fn federate(clients: usize, rounds: u64, seed: u64) -> Evaluation {
-        let split = Digits::load().split(seed);
+    fn federate(clients: usize, rounds: u64, seed: u64) -> Quality {
+        let split = DigitImages::load().split(seed);
         let shards = split.train.shards(clients, seed);
-        let weights: Vec<usize> = shards.iter().map(Digits::len).collect();
-        let mut model = Model::new(seed);
+        let weights: Vec<usize> = shards.iter().map(DigitImages::len).collect();
+        let mut model = Classifier::new(seed);
         for round in 0..rounds {
             let train = |(client, shard)| {
                 let seed = seed << 32 | round << 16 | client as u64;
                 model.local_update(shard, &TRAINING, seed)
             };
-            let updates: Vec<Vec<Tensor>> = shards.iter().enumerate().map(train).collect();
+            let updates: Vec<Vec<NamedArray>> = shards.iter().enumerate().map(train).collect();
             model.apply(&weighted_mean(&updates, &weights)).unwrap();
         }
         model.evaluate(&split.test)
@@ -341,7 +350,7 @@ mod tests {
     fn ten_rounds_of_four_clients_learn_the_digits() {
         for seed in 0..=5 {
             let start = std::time::Instant::now();
-            let Evaluation { loss, accuracy } = federate(4, 10, seed);
+            let Quality { loss, accuracy } = federate(4, 10, seed);
             println!("seed {seed}: loss {loss:.4}, accuracy {accuracy:.4}, {:?}", start.elapsed());
             assert!(accuracy >= 0.93, "seed {seed}: accuracy {accuracy}");
         }
@@ -349,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_model_is_as_large_as_promised() {
-        let model = Model::new(0);
+        let model = Classifier::new(0);
         let counts = model.parameters().iter().map(|tensor| tensor.values.len());
         assert_eq!(counts.sum::<usize>(), 21_010);
         for tensor in model.parameters() {
@@ -359,8 +368,8 @@ mod tests {
 
     #[test]
     fn the_gradient_is_the_slope_of_the_loss() {
-        let shard = Digits::load().shards(150, 0).swap_remove(0);
-        let model = Model::new(1);
+        let shard = DigitImages::load().shards(150, 0).swap_remove(0);
+        let model = Classifier::new(1);
         let whole = Training { epochs: 1, batch: shard.len(), learning_rate: 1.0 };
         // One step of length 1 over the whole shard is the negative mean gradient.
         let gradient = model.local_update(&shard, &whole, 0);
@@ -378,8 +387,8 @@ mod tests {
 
     #[test]
     fn an_update_leads_from_the_initial_to_the_trained_model() {
-        let shard = Digits::load().shards(8, 0).swap_remove(0);
-        let mut model = Model::new(2);
+        let shard = DigitImages::load().shards(8, 0).swap_remove(0);
+        let mut model = Classifier::new(2);
         let before = model.evaluate(&shard);
         let update = model.local_update(&shard, &TRAINING, 3);
         assert_eq!(update, model.local_update(&shard, &TRAINING, 3));
@@ -390,24 +399,24 @@ mod tests {
 
     #[test]
     fn an_empty_shard_changes_nothing() {
-        let empty = Digits::load().shards(4_000, 0).into_iter().find(|shard| shard.len() == 0);
-        let update = Model::new(0).local_update(&empty.unwrap(), &TRAINING, 0);
+        let empty = DigitImages::load().shards(4_000, 0).into_iter().find(|shard| shard.len() == 0);
+        let update = Classifier::new(0).local_update(&empty.unwrap(), &TRAINING, 0);
         assert!(update.iter().flat_map(|tensor| &tensor.values).all(|value| *value == 0.0));
     }
 
     #[test]
     fn an_update_finds_its_tensors_by_name() {
-        let mut model = Model::new(4);
+        let mut model = Classifier::new(4);
         let mut update = model.parameters().to_vec();
         update.reverse();
         model.apply(&update).unwrap();
-        let doubled = Model::new(4).parameters()[0].values[0] * 2.0;
+        let doubled = Classifier::new(4).parameters()[0].values[0] * 2.0;
         assert_eq!(model.parameters()[0].values[0], doubled);
     }
 
     #[test]
     fn an_update_that_does_not_fit_is_refused_whole() {
-        let mut model = Model::new(5);
+        let mut model = Classifier::new(5);
         let initial = model.clone();
         let mut update = model.parameters().to_vec();
         update[3].shape = vec![2, 5];

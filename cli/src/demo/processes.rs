@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::client::ClientReport;
 use crate::{
-    args::{Demo, LogFormat},
+    args::{DemoArgs, LogFormat},
     failure::Failure,
     signals::{self, AtStop},
 };
@@ -98,7 +98,7 @@ pub(super) struct Processes {
 
 impl Processes {
     /// Starts the aggregator, learns its port, and starts the clients.
-    pub(super) fn start(args: &Demo, log: LogFormat, folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn start(args: &DemoArgs, log: LogFormat, folder: &Path) -> Result<Self, Failure> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
         serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));

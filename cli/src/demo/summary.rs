@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{check::Checked, client::ClientReport, model::Evaluation};
-use crate::{args::Demo, failure::Failure};
+use super::{check::RoundCheck, client::ClientReport, model::Quality};
+use crate::{args::DemoArgs, failure::Failure};
 
 /// One round's figures, means over clients.
 pub(super) struct RoundFigures {
     pub(super) round: u32,
     pub(super) agrees: bool,
-    pub(super) encrypted: Evaluation,
-    pub(super) plain: Evaluation,
+    pub(super) encrypted: Quality,
+    pub(super) plain: Quality,
     values: usize,
     up_bytes: f64,
     down_bytes: f64,
@@ -27,8 +27,8 @@ pub(super) struct RoundFigures {
 impl RoundFigures {
     pub(super) fn new(
         round: u32,
-        plain: &Evaluation,
-        checked: &Checked,
+        plain: &Quality,
+        checked: &RoundCheck,
         reports: &[ClientReport],
     ) -> Self {
         let mean = |figure: &dyn Fn(&ClientReport) -> f64| {
@@ -123,7 +123,7 @@ impl Summary {
     }
 
     /// Returns the table and what it shows.
-    pub(super) fn text(&self, args: &Demo) -> String {
+    pub(super) fn text(&self, args: &DemoArgs) -> String {
         let mut lines = vec![
             String::new(),
             "                 test accuracy       bytes a value           seconds a client".into(),
@@ -154,7 +154,7 @@ impl Summary {
         lines.join("\n")
     }
 
-    pub(super) fn to_json(&self, args: &Demo) -> Value {
+    pub(super) fn to_json(&self, args: &DemoArgs) -> Value {
         let last = self.rounds.last();
         json!({
             "kind": "ciphergram-report",

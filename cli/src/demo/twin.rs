@@ -1,25 +1,25 @@
 //! The plaintext twin: the same data, model, seeds and weights, in float32 and without encryption.
 
 use super::{
-    digits::Digits,
-    model::{Evaluation, Model, TRAINING, Tensor},
+    digits::DigitImages,
+    model::{Classifier, NamedArray, Quality, TRAINING},
     training_seed,
 };
 use crate::failure::Failure;
 
 /// Federated averaging in one process.
-pub(super) struct Twin {
+pub(super) struct PlaintextTraining {
     seed: u64,
-    shards: Vec<Digits>,
-    test: Digits,
-    model: Model,
+    shards: Vec<DigitImages>,
+    test: DigitImages,
+    model: Classifier,
 }
 
-impl Twin {
+impl PlaintextTraining {
     pub(super) fn new(seed: u64, clients: usize) -> Self {
-        let split = Digits::load().split(seed);
+        let split = DigitImages::load().split(seed);
         let shards = split.train.shards(clients, seed);
-        Self { seed, shards, test: split.test, model: Model::new(seed) }
+        Self { seed, shards, test: split.test, model: Classifier::new(seed) }
     }
 
     pub(super) fn parameters(&self) -> usize {
@@ -27,7 +27,7 @@ impl Twin {
     }
 
     pub(super) fn training_images(&self) -> usize {
-        self.shards.iter().map(Digits::len).sum()
+        self.shards.iter().map(DigitImages::len).sum()
     }
 
     pub(super) fn test_images(&self) -> usize {
@@ -35,7 +35,7 @@ impl Twin {
     }
 
     /// Runs one round: every client's update, their mean weighted by images, one step.
-    pub(super) fn round(&mut self, round: u32) -> Result<Evaluation, Failure> {
+    pub(super) fn round(&mut self, round: u32) -> Result<Quality, Failure> {
         let updates: Vec<_> = self
             .shards
             .iter()
@@ -51,7 +51,7 @@ impl Twin {
 }
 
 /// Returns the weighted mean of updates, value by value.
-fn mean(updates: &[(f64, Vec<Tensor>)]) -> Vec<Tensor> {
+fn mean(updates: &[(f64, Vec<NamedArray>)]) -> Vec<NamedArray> {
     let total: f64 = updates.iter().map(|(weight, _)| weight).sum();
     let mut mean = updates[0].1.clone();
     for (t, tensor) in mean.iter_mut().enumerate() {

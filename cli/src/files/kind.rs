@@ -16,7 +16,7 @@ const MAX_JSON_BYTES: u64 = 256 << 20;
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// Nothing yet.
     Empty,
     /// Tensors in clear, as safetensors.
@@ -60,7 +60,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
+impl FileKind {
     /// Returns the words for people, with an article.
     pub(crate) fn words(self) -> &'static str {
         match self {
@@ -136,7 +136,7 @@ impl Kind {
         use serde::de::IgnoredAny;
         /// Members that tell. Values of keys are not looked at.
         #[derive(Deserialize)]
-        struct Members {
+        struct JsonMembers {
             kind: Option<String>,
             kty: Option<IgnoredAny>,
             client: Option<IgnoredAny>,
@@ -147,7 +147,7 @@ impl Kind {
             agree: Option<IgnoredAny>,
             per_round: Option<IgnoredAny>,
         }
-        let Ok(members) = serde_json::from_slice::<Members>(text) else { return Self::Other };
+        let Ok(members) = serde_json::from_slice::<JsonMembers>(text) else { return Self::Other };
         match members.kind.as_deref() {
             Some("ciphergram-job") => return Self::Job,
             Some("ciphergram-ranges") => return Self::Ranges,
@@ -156,12 +156,12 @@ impl Kind {
             _ => {}
         }
         match members {
-            Members { kty: Some(_), client: Some(_), .. } => Self::ClientKey,
-            Members { kty: Some(_), public: Some(_), .. } => Self::SecretKey,
-            Members { kty: Some(_), .. } => Self::PublicKey,
+            JsonMembers { kty: Some(_), client: Some(_), .. } => Self::ClientKey,
+            JsonMembers { kty: Some(_), public: Some(_), .. } => Self::SecretKey,
+            JsonMembers { kty: Some(_), .. } => Self::PublicKey,
             // Reports of earlier versions, by `bench` and by `demo`.
-            Members { machine: Some(_), rows: Some(_), .. }
-            | Members { agree: Some(_), per_round: Some(_), .. } => Self::Report,
+            JsonMembers { machine: Some(_), rows: Some(_), .. }
+            | JsonMembers { agree: Some(_), per_round: Some(_), .. } => Self::Report,
             _ => Self::Other,
         }
     }

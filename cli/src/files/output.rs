@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use super::kind::Kind;
+use super::kind::FileKind;
 use crate::{
     failure::Failure,
     report,
@@ -28,27 +28,27 @@ const MAX_LINKS: usize = 40;
 ///   Links are followed: the file that they lead to is replaced.
 /// - FIFOs and devices are written to.
 /// - `-` is standard output, and so is any other name of it. Reports then go to standard error.
-pub(crate) struct Output {
-    name: Name,
-    to: BufWriter<Destination>,
+pub(crate) struct OutputFile {
+    name: OutputName,
+    to: BufWriter<OutputTarget>,
 }
 
 /// A name in errors.
 #[derive(Clone)]
-struct Name(PathBuf);
+struct OutputName(PathBuf);
 
-enum Destination {
+enum OutputTarget {
     Standard(io::Stdout),
     /// A FIFO or a device.
     Stream(File),
-    File(Pending),
+    File(PendingFile),
 }
 
 /// A temporary file, and the file that it becomes.
-struct Pending {
+struct PendingFile {
     temporary: NamedTempFile<File>,
     target: PathBuf,
-    kind: Kind,
+    kind: FileKind,
     /// Those of the file that stands there, or of a new one.
     permissions: Permissions,
     /// Bytes set aside on disk, to be cut to what was written.
@@ -57,23 +57,23 @@ struct Pending {
     _at_stop: AtStop,
 }
 
-impl Output {
+impl OutputFile {
     /// Opens the output at `path` for content of a kind. `inputs` are the files that the command reads.
     ///
     /// # Errors
     /// It is a folder, an input, or a file of another kind; or it cannot be written.
-    pub(crate) fn create(path: &Path, kind: Kind, inputs: &[&Path]) -> Result<Self, Failure> {
-        let name = Name(path.into());
+    pub(crate) fn create(path: &Path, kind: FileKind, inputs: &[&Path]) -> Result<Self, Failure> {
+        let name = OutputName(path.into());
         let to = match check(path, kind, inputs)? {
             Standing::StandardOutput => {
                 report::to_standard_error();
-                Destination::Standard(io::stdout())
+                OutputTarget::Standard(io::stdout())
             }
             Standing::Stream => {
                 let stream = OpenOptions::new().write(true).open(path);
-                Destination::Stream(stream.map_err(|e| name.fault(e))?)
+                OutputTarget::Stream(stream.map_err(|e| name.fault(e))?)
             }
-            Standing::File(target) => Destination::File(Pending::create(&name, target, kind)?),
+            Standing::File(target) => OutputTarget::File(PendingFile::create(&name, target, kind)?),
         };
         Ok(Self { name, to: BufWriter::with_capacity(BUFFER_BYTES, to) })
     }
@@ -84,7 +84,7 @@ impl Output {
     /// # Errors
     /// There is no room.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), Failure> {
-        let Destination::File(pending) = self.to.get_mut() else { return Ok(()) };
+        let OutputTarget::File(pending) = self.to.get_mut() else { return Ok(()) };
         #[cfg(target_os = "linux")]
         {
             use rustix::{fs, io::Errno};
@@ -123,7 +123,7 @@ impl Output {
         let fill = |file: &File| {
             fill(file).map_err(|e| describe(e).unwrap_or_else(|why| self.name.refuse(why)))
         };
-        if let Destination::File(pending) = self.to.get_mut() {
+        if let OutputTarget::File(pending) = self.to.get_mut() {
             let file = pending.temporary.as_file();
             fill(file)?;
             pending.written = file.metadata().map_err(fault)?.len();
@@ -137,7 +137,7 @@ impl Output {
 
     /// Returns whether readers have what is written at once: it is no file.
     pub(crate) fn is_stream(&self) -> bool {
-        !matches!(self.to.get_ref(), Destination::File(_))
+        !matches!(self.to.get_ref(), OutputTarget::File(_))
     }
 
     /// Puts the content in place and waits until it is on disk.
@@ -160,14 +160,14 @@ impl Output {
         let mut to = to.into_inner().map_err(|e| name.fault(e.into_error()))?;
         to.flush().map_err(|e| name.fault(e))?;
         match to {
-            Destination::Standard(_) | Destination::Stream(_) => last(),
-            Destination::File(pending) => pending.settle(&name, last),
+            OutputTarget::Standard(_) | OutputTarget::Stream(_) => last(),
+            OutputTarget::File(pending) => pending.settle(&name, last),
         }
     }
 }
 
 /// Errors name the file that the person named, so that libraries can pass them on.
-impl Write for Output {
+impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.to.write(bytes).map_err(|e| self.name.named(e))
     }
@@ -177,7 +177,7 @@ impl Write for Output {
     }
 }
 
-impl Write for Destination {
+impl Write for OutputTarget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = match self {
             Self::Standard(out) => out.write(bytes),
@@ -208,8 +208,8 @@ fn heard<T>(written: io::Result<T>) -> io::Result<T> {
     }
 }
 
-impl Pending {
-    fn create(name: &Name, target: PathBuf, kind: Kind) -> Result<Self, Failure> {
+impl PendingFile {
+    fn create(name: &OutputName, target: PathBuf, kind: FileKind) -> Result<Self, Failure> {
         let folder = folder_of(&target);
         let standing = fs::metadata(&target).ok();
         // A file that may not be written is not replaced either, whoever owns the folder.
@@ -246,7 +246,7 @@ impl Pending {
 
     fn settle(
         self,
-        name: &Name,
+        name: &OutputName,
         last: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { temporary, target, kind, permissions, reserved, written, _at_stop } = self;
@@ -268,7 +268,7 @@ impl Pending {
     }
 }
 
-impl Name {
+impl OutputName {
     /// Adds the name to an error.
     fn named(&self, error: io::Error) -> io::Error {
         io::Error::new(error.kind(), self.with(&error))
@@ -318,11 +318,11 @@ pub(super) enum Standing {
 }
 
 /// Returns what stands at a path, if content of a kind may be written to it.
-pub(super) fn check(path: &Path, kind: Kind, inputs: &[&Path]) -> Result<Standing, Failure> {
+pub(super) fn check(path: &Path, kind: FileKind, inputs: &[&Path]) -> Result<Standing, Failure> {
     if path.as_os_str() == "-" {
         return Ok(Standing::StandardOutput);
     }
-    let name = Name(path.into());
+    let name = OutputName(path.into());
     let standing = match fs::metadata(path) {
         Ok(standing) => Some(standing),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
@@ -352,16 +352,16 @@ pub(super) fn check(path: &Path, kind: Kind, inputs: &[&Path]) -> Result<Standin
 }
 
 /// Refuses to replace a file that holds anything but nothing or the kind that is written.
-fn check_replaceable(name: &Name, target: &Path, kind: Kind) -> Result<(), Failure> {
+fn check_replaceable(name: &OutputName, target: &Path, kind: FileKind) -> Result<(), Failure> {
     let found = match File::open(target) {
-        Ok(mut file) => Kind::of_file(&mut file).map_err(|e| name.fault(e))?,
+        Ok(mut file) => FileKind::of_file(&mut file).map_err(|e| name.fault(e))?,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(name.fault(e)),
     };
     match found {
-        Kind::Empty => Ok(()),
+        FileKind::Empty => Ok(()),
         found if found == kind => Ok(()),
-        Kind::Other => {
+        FileKind::Other => {
             Err(name.refuse(format!("does not hold {}, and is not overwritten", kind.words())))
         }
         found => Err(name.refuse(format!(

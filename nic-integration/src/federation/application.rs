@@ -22,7 +22,7 @@ pub use private_ranges::RangesProgress;
 
 use crate::{
     proto::{ChunkAdder, ChunkLayout, Refusal, Shard},
-    round::{Application, ContributionId, Opened, Readiness, message::MAX_ROUND_MESSAGE_BYTES},
+    round::{Application, ContributionId, Readiness, ReadyRound, message::MAX_ROUND_MESSAGE_BYTES},
 };
 
 /// The most bytes of all chunk sums of a round, each with its bitmap: one memory region.
@@ -30,7 +30,7 @@ const MAX_SUM_BYTES: usize = u32::MAX as usize;
 /// Shards of a round, of about as many chunks each: the pipelines that may add at once.
 const SHARDS: u32 = 16;
 
-/// Sums updates encrypted under one key: the [`Application`] of a [`Server`](super::Server), also
+/// Sums updates encrypted under one key: the [`Application`] of a [`FederationServer`](super::FederationServer), also
 /// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves. It finds private ranges on rayon's
 /// current threads: a caller that runs on one of them needs another beside it.
 pub struct SumApplication {
@@ -110,7 +110,7 @@ impl RoundParts {
         });
         let shards = shards.collect();
         let terms = terms.to_bytes(&self.key);
-        Readiness::Ready(Opened { terms, layout: layout(&chunks), shards, left_out, late })
+        Readiness::Ready(ReadyRound { terms, layout: layout(&chunks), shards, left_out, late })
     }
 }
 

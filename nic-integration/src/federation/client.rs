@@ -21,16 +21,16 @@ pub use self::{
 };
 use self::{
     kept::finish_kept,
-    run::{Begun, Run},
+    run::{Run, RunStart},
 };
 use super::{
     Error, FAREWELL, PROGRESS_SPAN, fresh_endpoint,
-    participation::{Participation, Phase, RoundResult},
-    pipelines::Pipelines,
+    participation::{Participation, ParticipationPhase, RoundResult},
+    pipelines::PipelineSet,
 };
 use crate::{
     proto::{Config, Identity, NodeId, Time},
-    round::{Contributor, ContributorConfig},
+    round::{RoundClient, RoundClientConfig},
     wire::{PcapFile, Wire},
 };
 
@@ -66,14 +66,14 @@ impl Default for PathConfig {
 }
 
 /// A client of one aggregator, for any number of rounds.
-pub struct Client<W> {
+pub struct FederationClient<W> {
     server: SocketAddr,
     number: u16,
-    pipelines: Pipelines<W>,
-    node: Contributor,
+    pipelines: PipelineSet<W>,
+    node: RoundClient,
 }
 
-impl<W: Wire> Client<W> {
+impl<W: Wire> FederationClient<W> {
     /// Returns contributor `number` of the aggregator at `server`, which is `node`, with a pipeline
     /// for each of `wires`.
     ///
@@ -88,10 +88,10 @@ impl<W: Wire> Client<W> {
         identity: Identity,
         config: PathConfig,
     ) -> Result<Self, Error> {
-        let pipelines = Pipelines::new(wires, config.sockets(), config.poll)?;
+        let pipelines = PipelineSet::new(wires, config.sockets(), config.poll)?;
         let PathConfig { paths, flows, datagram_bytes, .. } = config;
         let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let node = Contributor::new(ContributorConfig {
+        let node = RoundClient::new(RoundClientConfig {
             endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
             addr: server,
             aggregator: node,
@@ -112,8 +112,8 @@ impl<W: Wire> Client<W> {
     }
 
     /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can. Asks nobody if
-    /// the [spool](Participation::spool) of an earlier run kept the sum. `observe` is given each [`Phase`] as
-    /// it begins, and then how far it is: twenty times a second at most, and no later than 150 ms after the last
+    /// the [spool](Participation::spool) of an earlier run saved the sum. `observe` is given each
+    /// [`ParticipationPhase`] as it begins, and then how far it is: twenty times a second at most, and no later than 150 ms after the last
     /// time. If it breaks, this ends. It is not asked while the sum is opened.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl<W: Wire> Client<W> {
     pub fn contribute(
         &mut self,
         participation: &Participation<'_>,
-        mut observe: impl FnMut(Phase) -> ControlFlow<()>,
+        mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let found = participation.member.key.number();
         if found != self.number {
@@ -131,8 +131,8 @@ impl<W: Wire> Client<W> {
         }
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let run = match Run::begin(participation, self.server, self.number)? {
-            Begun::Run(run) => run,
-            Begun::Kept(spool, kept) => return finish_kept(participation, spool, *kept),
+            RunStart::Run(run) => run,
+            RunStart::Kept(spool, kept) => return finish_kept(participation, spool, *kept),
         };
         let mut phases = Phases::default();
         let (end, run) = std::thread::scope(|scope| {
@@ -176,7 +176,7 @@ impl<W: Wire> Client<W> {
             // What is answered already may still have to leave.
             return Ok(self.pipelines.first.linger(&mut self.node, FAREWELL)?);
         }
-        let leaving = |node: &mut Contributor, now: Time| match end.since(now) {
+        let leaving = |node: &mut RoundClient, now: Time| match end.since(now) {
             rest if node.is_leaving() && rest > Duration::ZERO => ControlFlow::Continue(rest),
             _ => ControlFlow::Break(()),
         };
@@ -187,7 +187,7 @@ impl<W: Wire> Client<W> {
 /// The phases of a round, as an observer learns of them.
 #[derive(Default)]
 struct Phases {
-    last: Option<Phase>,
+    last: Option<ParticipationPhase>,
     due: Time,
 }
 
@@ -196,8 +196,8 @@ impl Phases {
     fn follow(
         &mut self,
         now: Time,
-        phase: Phase,
-        observe: &mut impl FnMut(Phase) -> ControlFlow<()>,
+        phase: ParticipationPhase,
+        observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let begins = self.last.as_ref().map(discriminant) != Some(discriminant(&phase));
         if begins || now >= self.due {

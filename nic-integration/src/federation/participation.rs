@@ -6,7 +6,7 @@ use ciphergram_he::{Member, OpenedSum, Sum, Update};
 use zeroize::Zeroizing;
 
 use super::spool::Spool;
-use crate::{proto::Stats, round::Opening};
+use crate::{proto::Stats, round::RoundOpening};
 
 /// A client's contribution to a round.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub struct Participation<'a> {
 /// A client's result of a round.
 pub struct RoundResult {
     /// The round as it was opened; none if an earlier run took part in it, and the spool kept its sum.
-    pub opening: Option<Opening>,
+    pub opening: Option<RoundOpening>,
     /// The sum as it came back, and its contributors.
     pub sum: Sum,
     /// The sum in clear, if it is [kept](Participation::keep_fields).
@@ -55,7 +55,7 @@ pub struct RoundResult {
 
 /// The part of a round that a client is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ParticipationPhase {
     /// The aggregator has not answered yet.
     Contacting {
         /// The time for which this client has looked for it.

@@ -10,13 +10,13 @@ use crate::{
 
 /// One driver for each pipeline: the first is the caller's, the others get threads when there is
 /// work.
-pub(super) struct Pipelines<W> {
+pub(super) struct PipelineSet<W> {
     pub(super) first: Driver<Captured<W>>,
     others: Vec<Driver<Captured<W>>>,
     threads: Option<PipelineThreads>,
 }
 
-impl<W: Wire> Pipelines<W> {
+impl<W: Wire> PipelineSet<W> {
     /// Takes a wire for each pipeline, whose datagrams leave from `sockets` sockets each.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// A message of the sealing thread.
-pub(super) enum Sealed {
+pub(super) enum SealerMessage {
     /// The update is quantised.
     Quantised {
         /// The integers, if they are to be kept.
@@ -64,14 +64,14 @@ pub(super) enum SpoolState {
 
 impl SealTask<'_> {
     /// Seals everything into `out`; ends early if the other side is gone.
-    pub(super) fn run(self, out: &SyncSender<Sealed>) {
+    pub(super) fn run(self, out: &SyncSender<SealerMessage>) {
         if let Err(error) = self.seal(out) {
             // A receiver that is gone has no more use for it.
-            let _ = out.send(Sealed::Failed(error));
+            let _ = out.send(SealerMessage::Failed(error));
         }
     }
 
-    fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
+    fn seal(self, out: &SyncSender<SealerMessage>) -> Result<(), Error> {
         let Self { participation, round, agreement, .. } = self;
         let Participation { member, update, weight, .. } = participation;
         let public = member.key.public();
@@ -97,7 +97,7 @@ impl SealTask<'_> {
         let mut sealer =
             Sealer::new(member.key, member.engine.clone(), update, self.ticket, &terms)?;
         let busy = quantising + clock.elapsed();
-        let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
+        let mut wanted = out.send(SealerMessage::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
             clock = Instant::now();
             let Some(bytes) = member.compute(|| sealer.next_batch())? else { break };
@@ -105,7 +105,7 @@ impl SealTask<'_> {
             if let Some(spool) = &mut spool {
                 spool.append(&bytes)?;
             }
-            wanted = out.send(Sealed::Chunks { bytes: bytes.into(), busy }).is_ok();
+            wanted = out.send(SealerMessage::Chunks { bytes: bytes.into(), busy }).is_ok();
         }
         if let Some(spool) = spool {
             // Nobody takes it if the round failed: the next run finds the file.

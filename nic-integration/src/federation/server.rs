@@ -20,7 +20,7 @@ use super::{
     Allowed, Error, FAREWELL, PROGRESS_SPAN,
     application::{RangesProgress, SumApplication},
     fresh_endpoint,
-    pipelines::Pipelines,
+    pipelines::PipelineSet,
 };
 use crate::{
     driver::MAX_SLEEP,
@@ -91,7 +91,7 @@ pub enum Observation {
 
 /// A command to a server from another thread, which it takes within
 /// [`MAX_SLEEP`].
-pub enum Command {
+pub enum ServerCommand {
     /// Let other nodes take part, from the next round on: see [`Aggregator::allow`].
     Allow(Allowed),
     /// End once the sums of the last round that closed are delivered, or given up. Clients of the open
@@ -100,14 +100,14 @@ pub enum Command {
 }
 
 /// An aggregator that listens.
-pub struct Server<W> {
-    pipelines: Pipelines<W>,
+pub struct FederationServer<W> {
+    pipelines: PipelineSet<W>,
     node: Aggregator<SumApplication>,
     /// Both ends of the queue, so that it never closes.
-    commands: (Sender<Command>, Receiver<Command>),
+    commands: (Sender<ServerCommand>, Receiver<ServerCommand>),
 }
 
-impl<W: Wire> Server<W> {
+impl<W: Wire> FederationServer<W> {
     /// Returns an aggregator with a pipeline for each of `wires`, all of one IP address; clients
     /// contact the first.
     ///
@@ -130,7 +130,7 @@ impl<W: Wire> Server<W> {
             // Else fewer clients than the rank would wait for a round that never opens.
             private.check_count(config.min_clients.into())?;
         }
-        let pipelines = Pipelines::new(wires, 1, config.poll)?;
+        let pipelines = PipelineSet::new(wires, 1, config.poll)?;
         let (count, ports) = (pipelines.count(), pipelines.ports()?);
         let addr = pipelines.local_addr()?;
         let endpoint = fresh_endpoint(config.identity, addr, config.datagram_bytes)?;
@@ -172,12 +172,12 @@ impl<W: Wire> Server<W> {
     }
 
     /// Returns the queue of commands to this server.
-    pub fn commands(&self) -> Sender<Command> {
+    pub fn commands(&self) -> Sender<ServerCommand> {
         self.commands.0.clone()
     }
 
-    /// Runs all rounds, or until a [`Command::Stop`], with every event and the progress for `observe`, which is asked
-    /// no later than 150 ms after the last time. If it breaks, this ends, whatever is under way.
+    /// Runs all rounds, or until a [`ServerCommand::Stop`], with every event and the progress for `observe`, which is
+    /// asked no later than 150 ms after the last time. If it breaks, this ends, whatever is under way.
     ///
     /// # Errors
     ///
@@ -195,8 +195,8 @@ impl<W: Wire> Server<W> {
         self.pipelines.first.run(&mut self.node, |node, now| {
             for command in commands.try_iter() {
                 match command {
-                    Command::Allow(nodes) => node.allow(now, nodes),
-                    Command::Stop => stopping = true,
+                    ServerCommand::Allow(nodes) => node.allow(now, nodes),
+                    ServerCommand::Stop => stopping = true,
                 }
             }
             while let Some(event) = node.poll_event() {

@@ -112,18 +112,18 @@ pub fn fingerprint(update: &Update, weight: u64) -> Result<[u8; 32], Error> {
 }
 
 /// A spool as it was found.
-pub struct Found {
+pub struct FoundSpool {
     /// The file, to go on with.
     pub spool: Spool,
     /// The contribution that it is of.
     pub header: SpoolHeader,
     /// The content of the file.
-    pub content: Content,
+    pub content: SpoolContent,
 }
 
 /// The content of a spool.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Content {
+pub enum SpoolContent {
     /// The first chunks, sealed.
     Chunks(Vec<u8>),
     /// The sum that came back: the round is over.
@@ -171,7 +171,7 @@ impl Spool {
     /// # Errors
     ///
     /// The file cannot be read, is in use, is damaged, or is no spool under this key.
-    pub fn open(path: &Path, key: &PublicKey) -> Result<Option<Found>, Error> {
+    pub fn open(path: &Path, key: &PublicKey) -> Result<Option<FoundSpool>, Error> {
         let fail = |why: String| Error::Spool { path: path.into(), why };
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -193,16 +193,16 @@ impl Spool {
         let content = match &records.sum {
             Some(sum) => {
                 bytes.truncate(sum.end);
-                Content::Sum(Box::new(KeptSum::from_vec(bytes, sum.start, key).map_err(fail)?))
+                SpoolContent::Sum(Box::new(KeptSum::from_vec(bytes, sum.start, key).map_err(fail)?))
             }
-            None => Content::Chunks(joined(&mut bytes, chunks)),
+            None => SpoolContent::Chunks(joined(&mut bytes, chunks)),
         };
         let cut = file.set_len(records.bytes as u64);
         // What a process wrote that died before it was on disk was read, and is sent next.
         let cut = cut.and_then(|()| file.sync_data()).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
         let spool = Self::of_file(path, file, records.tag, true);
-        Ok(Some(Found { spool, header, content }))
+        Ok(Some(FoundSpool { spool, header, content }))
     }
 
     /// Makes the file of a spool, readable by its owner only, with [room](Self::reserve) for chunks of `bytes`.
@@ -448,7 +448,7 @@ impl Records {
 }
 
 /// A whole record, and what follows it.
-struct Record<'a> {
+struct SpoolRecord<'a> {
     content: &'a [u8],
     is_sum: bool,
     tag: [u8; TAG_BYTES],
@@ -456,7 +456,7 @@ struct Record<'a> {
 }
 
 /// Returns the next record; none if the file ends before the record does.
-fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Record<'a>>, ()> {
+fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<SpoolRecord<'a>>, ()> {
     let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let Some((mark, rest)) = rest.split_first_chunk::<MARK_BYTES>() else { return Ok(None) };
     let is_sum = *mark == link(last, length, &[SUM]);
@@ -469,7 +469,7 @@ fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Reco
     if *tag != link(last, length, &[content]) {
         return Err(());
     }
-    Ok(Some(Record { content, is_sum, tag: *tag, rest }))
+    Ok(Some(SpoolRecord { content, is_sum, tag: *tag, rest }))
 }
 
 /// Returns the tag that the first record continues.

@@ -78,14 +78,14 @@ impl std::fmt::Display for Refusal {
 
 /// Details about one packet in an ACK, beside its bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Notice {
+pub(super) enum AckNotice {
     /// Its message has failed.
     Refused(Refusal),
     /// Its header came without its payload: it was not answered, and will not be.
     Trimmed,
 }
 
-impl Notice {
+impl AckNotice {
     fn code(self) -> u32 {
         match self {
             Self::Refused(refusal) => refusal as u32,
@@ -106,7 +106,7 @@ impl Notice {
 pub(super) fn append_ack(
     (first, words): (u64, impl Iterator<Item = u64>),
     congested: u32,
-    notices: impl Iterator<Item = (u64, Notice)>,
+    notices: impl Iterator<Item = (u64, AckNotice)>,
     payload: &mut Vec<u8>,
 ) {
     let start = payload.len();
@@ -180,14 +180,14 @@ impl<'a> Ack<'a> {
         self.congested
     }
 
-    pub(super) fn notices(&self) -> impl Iterator<Item = (u64, Notice)> {
+    pub(super) fn notices(&self) -> impl Iterator<Item = (u64, AckNotice)> {
         self.notices.iter().filter_map(Self::notice)
     }
 
-    fn notice(bytes: &[u8; NOTICE_BYTES]) -> Option<(u64, Notice)> {
+    fn notice(bytes: &[u8; NOTICE_BYTES]) -> Option<(u64, AckNotice)> {
         let (words, _) = bytes.as_chunks::<4>();
         let [low, high, code, zero] = [0, 1, 2, 3].map(|at| u32::from_le_bytes(words[at]));
-        let notice = Notice::from_code(code).filter(|_| zero == 0)?;
+        let notice = AckNotice::from_code(code).filter(|_| zero == 0)?;
         Some((u64::from(low) | u64::from(high) << 32, notice))
     }
 }
@@ -210,7 +210,7 @@ mod tests {
         fn what_is_written_is_read(first in 0u64..1 << 50, congested: u32, words in proptest::collection::vec(any::<u64>(), 0..=ACK_WORDS), notices in proptest::collection::vec((any::<u64>(), 1u32..=13), 0..=MAX_ACK_NOTICES)) {
             let notices: Vec<_> = notices
                 .into_iter()
-                .filter_map(|(packet, code)| Some((packet, Notice::from_code(code)?)))
+                .filter_map(|(packet, code)| Some((packet, AckNotice::from_code(code)?)))
                 .collect();
             let mut payload = vec![];
             append_ack((64 * first, words.iter().copied()), congested, notices.iter().copied(), &mut payload);
@@ -249,7 +249,7 @@ mod tests {
         for (code, known) in
             [(0, false), (1, true), (8, false), (11, true), (12, false), (13, true), (14, false)]
         {
-            assert_eq!(Notice::from_code(code).is_some(), known, "{code}");
+            assert_eq!(AckNotice::from_code(code).is_some(), known, "{code}");
         }
     }
 }

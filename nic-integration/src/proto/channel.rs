@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ack::{MAX_ACK_NOTICES, Notice, append_ack};
+use super::ack::{AckNotice, MAX_ACK_NOTICES, append_ack};
 use super::event::Peer;
 use super::lock::lock;
 use super::path::Route;
-use super::secure::{Session, Window};
+use super::secure::{PacketWindow, Session};
 use super::sender::Sender;
 use super::shared::Messages;
 use super::time::Time;
@@ -28,9 +28,9 @@ pub(super) struct Channel {
     pub(super) offered: Option<Box<Offer>>,
     pub(super) sender: Sender,
     /// Packets that came.
-    window: Window,
+    window: PacketWindow,
     /// Of those: committed.
-    committed: Window,
+    committed: PacketWindow,
     /// `None` instead of an empty list.
     notices: Option<Box<Notices>>,
     /// Packets that came marked for congestion since the session began.
@@ -45,7 +45,7 @@ pub(super) struct Channel {
 
 /// Notices that wait, oldest first.
 #[derive(Default)]
-struct Notices(Vec<(u64, Notice)>);
+struct Notices(Vec<(u64, AckNotice)>);
 
 /// A session that the peer may begin.
 pub(super) struct Offer {
@@ -63,8 +63,8 @@ impl Channel {
             former: None,
             offered: None,
             sender,
-            window: Window::new(),
-            committed: Window::new(),
+            window: PacketWindow::new(),
+            committed: PacketWindow::new(),
             notices: None,
             congested: 0,
             answer_due: false,
@@ -80,7 +80,7 @@ impl Channel {
     pub(super) fn renew(&mut self, offer: Offer) -> Option<Box<Session>> {
         let former = self.session.replace(offer.session).map(Box::new);
         let before = std::mem::replace(&mut self.former, former);
-        (self.window, self.committed) = (Window::new(), Window::new());
+        (self.window, self.committed) = (PacketWindow::new(), PacketWindow::new());
         (self.notices, self.congested) = (None, 0);
         self.answer_due = true;
         self.peer = offer.peer;
@@ -141,7 +141,7 @@ impl Channel {
 
     /// Notes the answer to a packet: committed, or refused with a notice. A notice that is lost
     /// leaves the packet unanswered, and its datagram comes again.
-    pub(super) fn answer(&mut self, packet: u64, refused: Option<Notice>) {
+    pub(super) fn answer(&mut self, packet: u64, refused: Option<AckNotice>) {
         self.window.set(packet);
         match refused {
             Some(notice) => self.notify(packet, notice),
@@ -153,7 +153,7 @@ impl Channel {
     /// Queues a notice that a packet came without its payload. The packet stays unanswered.
     pub(super) fn on_trimmed(&mut self, packet: u64) {
         if self.window.remembers(packet) && !self.window.has(packet) {
-            self.notify(packet, Notice::Trimmed);
+            self.notify(packet, AckNotice::Trimmed);
             self.answer_due = true;
         }
     }
@@ -164,7 +164,7 @@ impl Channel {
     }
 
     /// Queues a notice. The oldest ones are dropped: a retransmission asks for them again.
-    fn notify(&mut self, packet: u64, notice: Notice) {
+    fn notify(&mut self, packet: u64, notice: AckNotice) {
         let Notices(notices) = &mut **self.notices.get_or_insert_default();
         if notices.len() == 4 * MAX_ACK_NOTICES {
             notices.remove(0);

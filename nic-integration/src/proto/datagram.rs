@@ -28,7 +28,7 @@ const MAGIC: [u8; 2] = *b"CG";
 
 /// The kind of a datagram: one of a handshake, or sealed and of an [`Opcode`] (PROTOCOL §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DatagramKind {
     Sealed(Opcode),
     Hello,
     Welcome,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Decline,
 }
 
-impl Kind {
+impl DatagramKind {
     const HANDSHAKE: [(u8, Self); 4] =
         [(16, Self::Hello), (17, Self::Welcome), (18, Self::Cookie), (19, Self::Decline)];
 
@@ -87,7 +87,7 @@ impl Opcode {
 
 /// The fields of a header that are not derived from the rest of the datagram (PROTOCOL §2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header {
+pub struct DatagramHeader {
     /// The operation.
     pub opcode: Opcode,
     /// The receiver's index of the session, and the epoch's lowest byte. [Sealing](super::secure)
@@ -113,7 +113,7 @@ pub struct Header {
 }
 
 /// Returns the first bytes of any datagram to the process that chose `index`.
-pub(super) fn prefix(kind: Kind, index: u32) -> [u8; PREFIX_BYTES] {
+pub(super) fn prefix(kind: DatagramKind, index: u32) -> [u8; PREFIX_BYTES] {
     let [a, b, c, d] = index.to_le_bytes();
     [MAGIC[0], MAGIC[1], VERSION, kind.code(), a, b, c, d]
 }
@@ -123,7 +123,7 @@ pub(super) fn prefix(kind: Kind, index: u32) -> [u8; PREFIX_BYTES] {
 /// # Errors
 ///
 /// [`NicError::DatagramLength`], [`NicError::Magic`], [`NicError::Version`], [`NicError::Opcode`].
-pub(super) fn read_prefix(bytes: &[u8]) -> Result<(Kind, u32), NicError> {
+pub(super) fn read_prefix(bytes: &[u8]) -> Result<(DatagramKind, u32), NicError> {
     let length = NicError::DatagramLength { bytes: bytes.len() };
     if bytes.len() > MAX_DATAGRAM_BYTES {
         return Err(length);
@@ -135,10 +135,10 @@ pub(super) fn read_prefix(bytes: &[u8]) -> Result<(Kind, u32), NicError> {
     if head[2] != VERSION {
         return Err(NicError::Version { version: head[2] });
     }
-    Ok((Kind::from_code(head[3])?, u32::from_le_bytes(field(head, 4))))
+    Ok((DatagramKind::from_code(head[3])?, u32::from_le_bytes(field(head, 4))))
 }
 
-impl Header {
+impl DatagramHeader {
     /// Reads the fields of a header, and the number of payload bytes that it announces. They are
     /// not authenticated until a tag is verified.
     ///
@@ -147,7 +147,9 @@ impl Header {
     /// As [`read_prefix`]; [`NicError::HeaderField`].
     pub(super) fn read(head: &[u8; HEADER_BYTES]) -> Result<(Self, usize), NicError> {
         let (kind, spi) = read_prefix(head)?;
-        let Kind::Sealed(opcode) = kind else { return Err(NicError::Opcode { code: head[3] }) };
+        let DatagramKind::Sealed(opcode) = kind else {
+            return Err(NicError::Opcode { code: head[3] });
+        };
         let header = Self {
             opcode,
             spi,
@@ -171,7 +173,7 @@ impl Header {
 
     /// Appends all but the tag.
     pub(super) fn append(&self, payload_bytes: u16, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&prefix(Kind::Sealed(self.opcode), self.spi));
+        bytes.extend_from_slice(&prefix(DatagramKind::Sealed(self.opcode), self.spi));
         bytes.extend_from_slice(&self.packet.to_le_bytes());
         bytes.extend_from_slice(&self.message.to_le_bytes());
         bytes.extend_from_slice(&self.offset.to_le_bytes());
@@ -196,7 +198,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::proto) fn headers() -> impl Strategy<Value = Header> {
+    pub(in crate::proto) fn headers() -> impl Strategy<Value = DatagramHeader> {
         let opcodes = prop_oneof![
             Just(Opcode::Write),
             Just(Opcode::WriteImm),
@@ -205,7 +207,7 @@ pub(super) mod tests {
         ];
         let places = (any::<u64>(), any::<u64>(), any::<u64>(), any::<[u32; 5]>());
         (opcodes, any::<u16>(), places).prop_map(
-            |(opcode, contributor, (packet, message, offset, words))| Header {
+            |(opcode, contributor, (packet, message, offset, words))| DatagramHeader {
                 opcode,
                 contributor: if opcode == Opcode::Sum { contributor } else { 0 },
                 spi: words[0],
@@ -231,7 +233,7 @@ pub(super) mod tests {
             header.append(payload_bytes, &mut bytes);
             prop_assert_eq!(bytes.len(), TAGGED_BYTES);
             bytes.extend([0; HEADER_TAG_BYTES]);
-            let read = Header::read(bytes[..].try_into().unwrap());
+            let read = DatagramHeader::read(bytes[..].try_into().unwrap());
             prop_assert_eq!(read, Ok((header, usize::from(payload_bytes))));
         }
 
@@ -241,7 +243,7 @@ pub(super) mod tests {
                 let kind = head[3] % 20;
                 head[..4].copy_from_slice(&[b'C', b'G', VERSION, kind]);
             }
-            if let Ok((header, payload_bytes)) = Header::read(&head) {
+            if let Ok((header, payload_bytes)) = DatagramHeader::read(&head) {
                 let mut again = vec![];
                 header.append(payload_bytes as u16, &mut again);
                 prop_assert_eq!(&again, &head[..TAGGED_BYTES]);
@@ -251,7 +253,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_layout_is_the_one_specified() {
-        let header = Header {
+        let header = DatagramHeader {
             opcode: Opcode::Sum,
             spi: 0x0304_0506,
             contributor: 0x0102,
@@ -273,8 +275,8 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_no_datagram_is_refused_by_the_first_thing_wrong() {
-        let good = prefix(Kind::Hello, 7);
-        assert_eq!(read_prefix(&good), Ok((Kind::Hello, 7)));
+        let good = prefix(DatagramKind::Hello, 7);
+        assert_eq!(read_prefix(&good), Ok((DatagramKind::Hello, 7)));
         assert_eq!(read_prefix(&good[..7]), Err(NicError::DatagramLength { bytes: 7 }));
         let long = [&good[..], &[0; MAX_DATAGRAM_BYTES]].concat();
         assert_eq!(read_prefix(&long), Err(NicError::DatagramLength { bytes: long.len() }));

@@ -26,15 +26,15 @@ pub use usage::Usage;
 
 pub use super::shared::MAX_EVENTS;
 
-use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
-use super::event::{Cause, Event, MessageId, Peer};
-use super::link::Link;
+use super::datagram::{DatagramKind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
+use super::event::{Cause, EndpointEvent, MessageId, Peer};
+use super::link::PeerLink;
 use super::lock::lock;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox, SumMessage};
 use super::path::{MAX_PATHS, Origin, Route};
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::secure::{Gate, NodeId};
-use super::shared::{ChannelId, Command, MAX_PIPELINES, Shared};
+use super::shared::{ChannelId, MAX_PIPELINES, PipelineCommand, SharedState};
 use super::stats::Stats;
 use super::time::Time;
 
@@ -43,13 +43,13 @@ pub struct Endpoint {
     config: Config,
     rng: ChaCha20Rng,
     gate: Gate,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// The first pipeline, and those that are not driven elsewhere.
     pipelines: Vec<Pipeline>,
     /// The one of them that sent last.
     turn: usize,
     /// Boxed, since a tree has room for more than it holds.
-    links: BTreeMap<u32, Box<Link>>,
+    links: BTreeMap<u32, Box<PeerLink>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
     /// The addresses of nodes that we contact, and the links to them.
@@ -96,7 +96,7 @@ impl Endpoint {
             return Err(NicError::Ports { pipelines, ports });
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
-        let shared = Shared::new(pipelines, config.held_bytes);
+        let shared = SharedState::new(pipelines, config.held_bytes);
         let settings = Settings {
             datagram_bytes: config.datagram_bytes,
             sockets: config.sockets(),
@@ -186,7 +186,8 @@ impl Endpoint {
     /// all that is unanswered.
     pub fn allow(&mut self, nodes: BTreeSet<NodeId>) {
         self.config.allow = nodes;
-        let struck = |link: &Link| !link.contact && !self.config.allow.contains(&link.peer.node);
+        let struck =
+            |link: &PeerLink| !link.contact && !self.config.allow.contains(&link.peer.node);
         let struck: Vec<u32> =
             self.links.iter().filter(|(_, link)| struck(link)).map(|(id, _)| *id).collect();
         struck.into_iter().for_each(|id| self.forget(id));
@@ -331,7 +332,7 @@ impl Endpoint {
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { self.config.flows } else { 1 };
         let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
-        let link = Link::new(peer, contact, self.shared.messages(now, outbox));
+        let link = PeerLink::new(peer, contact, self.shared.messages(now, outbox));
         self.links.insert(id, Box::new(link));
         Some(id)
     }
@@ -353,10 +354,12 @@ impl Endpoint {
         let prefix = read_prefix(bytes);
         match (prefix, self.pipelines.get_mut(at)) {
             // Handshakes are between first pipelines.
-            (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
-            (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
-            (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
-            (Ok((Kind::Decline, index)), _) if at == 0 => self.on_decline(index, bytes),
+            (Ok((DatagramKind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
+            (Ok((DatagramKind::Welcome, index)), _) if at == 0 => {
+                self.on_welcome(now, from, index, bytes)
+            }
+            (Ok((DatagramKind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
+            (Ok((DatagramKind::Decline, index)), _) if at == 0 => self.on_decline(index, bytes),
             (prefix, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
                 pipeline.on_datagram(now, Origin { route, congested }, prefix, bytes);
@@ -371,7 +374,7 @@ impl Endpoint {
         self.drain_confirmed();
         self.pipelines.iter_mut().for_each(|pipeline| pipeline.handle_timeout(now));
         let give_up = self.config.give_up;
-        let due = |link: &Link| link.due(give_up).is_some_and(|due| due <= now);
+        let due = |link: &PeerLink| link.due(give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
         for id in due {
             self.expire(now, id);
@@ -411,10 +414,10 @@ impl Endpoint {
             self.shared.send(
                 0,
                 channel,
-                Command::Fail(ChannelId { link: id, channel }, !link.established),
+                PipelineCommand::Fail(ChannelId { link: id, channel }, !link.established),
             );
         }
-        self.shared.report(0, [Event::Unreachable { peer: link.peer, cause }]);
+        self.shared.report(0, [EndpointEvent::Unreachable { peer: link.peer, cause }]);
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is next needed.
@@ -434,7 +437,7 @@ impl Endpoint {
     }
 
     /// Takes the next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.drain_confirmed();
         self.shared.next_event()
     }
@@ -459,7 +462,7 @@ impl Endpoint {
     }
 
     fn forget_idle(&mut self, now: Time) {
-        let gone = |link: &Link| {
+        let gone = |link: &PeerLink| {
             let span = if link.is_unconfirmed() { UNCONFIRMED_SPAN } else { IDLE_SPAN };
             link.messages.is_idle() && now.since(link.messages.last_received()) >= span
         };
@@ -481,7 +484,7 @@ impl Endpoint {
 
     fn end_channels(&mut self, link: u32, channels: Range<u16>) {
         for channel in channels {
-            self.shared.send(0, channel, Command::End(ChannelId { link, channel }));
+            self.shared.send(0, channel, PipelineCommand::End(ChannelId { link, channel }));
         }
         self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }

@@ -48,7 +48,7 @@ pub enum Stranger {
 
 /// An event of an endpoint. Events come in the order in which pipelines reported them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum EndpointEvent {
     /// A message of ours is wholly committed in the target region.
     Completed {
         /// The peer that committed it.

@@ -34,7 +34,7 @@ pub(super) struct Handshake {
 /// A session made by the peer's HELLO: the peer, the session's index, and its number of channels.
 pub(super) type Offered = (Peer, u32, u16);
 
-pub(super) struct Link {
+pub(super) struct PeerLink {
     /// Its incarnation is 0 until a handshake names it.
     pub(super) peer: Peer,
     /// We know the peer's address, and so shake hands when it is silent.
@@ -51,7 +51,7 @@ pub(super) struct Link {
     pub(super) handshake: Option<Box<Handshake>>,
 }
 
-impl Link {
+impl PeerLink {
     pub(super) fn new(peer: Peer, contact: bool, messages: Arc<Messages>) -> Self {
         Self {
             peer,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::ack::Refusal;
-use super::datagram::{Header, Opcode};
-use super::event::{Event, MessageId, Peer};
+use super::datagram::{DatagramHeader, Opcode};
+use super::event::{EndpointEvent, MessageId, Peer};
 use super::numbered::Numbered;
 use super::time::Time;
 
@@ -106,7 +106,7 @@ impl Carrier {
 }
 
 /// A datagram's place: its message, and the number of the message's datagrams before it.
-pub(super) type Slot = (u64, u32);
+pub(super) type DatagramSlot = (u64, u32);
 
 /// The reason to send a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ struct Flow {
     /// Messages with datagrams never sent, oldest first.
     unsent: VecDeque<u64>,
     /// Datagrams to send again.
-    resend: VecDeque<(Slot, Reason)>,
+    resend: VecDeque<(DatagramSlot, Reason)>,
     /// The health of each channel, if there are several.
     health: Vec<FlowHealth>,
     /// Channels that found nothing of it to send, one bit each. They are woken when there is
@@ -158,7 +158,7 @@ impl Flow {
 
 /// A datagram to seal: its header, and its payload's place in the message.
 pub(super) struct Outbound {
-    pub(super) header: Header,
+    pub(super) header: DatagramHeader,
     pub(super) data: Bytes,
     pub(super) range: Range<usize>,
 }
@@ -251,7 +251,7 @@ impl Outbox {
 
     /// Takes a flow's next datagram: those to be sent again come first, unless they were answered
     /// meanwhile. The caller must [carry](Self::carry) it.
-    pub(super) fn take(&mut self, flow: usize) -> Option<(Slot, Reason)> {
+    pub(super) fn take(&mut self, flow: usize) -> Option<(DatagramSlot, Reason)> {
         while let Some((slot, reason)) = self.flows.get_mut(flow)?.resend.pop_front() {
             if self.carrier(slot) == Some(Carrier::QUEUED) {
                 return Some((slot, reason));
@@ -268,7 +268,7 @@ impl Outbox {
     }
 
     /// Notes the carrier of a datagram.
-    pub(super) fn carry(&mut self, slot: Slot, by: Carrier) {
+    pub(super) fn carry(&mut self, slot: DatagramSlot, by: Carrier) {
         let Some(outgoing) = self.outgoing.get_mut(slot.0) else { return };
         match outgoing.carriers.get_mut(slot.1 as usize) {
             Some(carrier) => *carrier = by,
@@ -277,16 +277,16 @@ impl Outbox {
     }
 
     /// Returns whether that packet is the last that carried the datagram, which is not answered.
-    pub(super) fn is_carried(&self, slot: Slot, by: Carrier) -> bool {
+    pub(super) fn is_carried(&self, slot: DatagramSlot, by: Carrier) -> bool {
         self.carrier(slot) == Some(by)
     }
 
-    fn carrier(&self, (id, place): Slot) -> Option<Carrier> {
+    fn carrier(&self, (id, place): DatagramSlot) -> Option<Carrier> {
         self.outgoing.get(id)?.carriers.get(place as usize).copied()
     }
 
     /// Finds a datagram of a flow that is in flight by another channel.
-    pub(super) fn carried_elsewhere(&self, flow: usize, channel: u16) -> Option<Slot> {
+    pub(super) fn carried_elsewhere(&self, flow: usize, channel: u16) -> Option<DatagramSlot> {
         let own = self
             .outgoing
             .iter()
@@ -298,13 +298,13 @@ impl Outbox {
     }
 
     /// Builds the header of a datagram, and finds its payload.
-    pub(super) fn outbound(&self, (id, place): Slot) -> Option<Outbound> {
+    pub(super) fn outbound(&self, (id, place): DatagramSlot) -> Option<Outbound> {
         let outgoing = self.outgoing.get(id)?;
         let Outgoing { message, cut, .. } = outgoing;
         let each = cut.bytes as usize;
         let start = place as usize * each;
         let end = message.data.len().min(start + each);
-        let header = Header {
+        let header = DatagramHeader {
             opcode: message.opcode,
             contributor: message.contributor,
             message: id,
@@ -313,7 +313,7 @@ impl Outbox {
             message_bytes: message.data.len() as u32,
             index: outgoing.index(place),
             immediate: message.immediate,
-            ..Header::default()
+            ..DatagramHeader::default()
         };
         Some(Outbound { header, data: message.data.clone(), range: start..end })
     }
@@ -321,9 +321,9 @@ impl Outbox {
     /// Notes that a datagram is committed.
     pub(super) fn on_committed(
         &mut self,
-        (id, place): Slot,
+        (id, place): DatagramSlot,
         peer: Peer,
-        events: &mut impl Extend<Event>,
+        events: &mut impl Extend<EndpointEvent>,
     ) {
         let Some(outgoing) = self.outgoing.get_mut(id) else { return };
         let Some(carrier) = outgoing.carriers.get_mut(place as usize) else { return };
@@ -334,29 +334,34 @@ impl Outbox {
         if outgoing.open == 0 {
             self.outgoing.remove(id);
             self.flow(id).open -= 1;
-            events.extend([Event::Completed { peer, message: MessageId(id) }]);
+            events.extend([EndpointEvent::Completed { peer, message: MessageId(id) }]);
         }
     }
 
     /// Notes that a datagram was refused, and its message with it.
     pub(super) fn on_refused(
         &mut self,
-        (id, place): Slot,
+        (id, place): DatagramSlot,
         refusal: Refusal,
         peer: Peer,
-        events: &mut impl Extend<Event>,
+        events: &mut impl Extend<EndpointEvent>,
     ) {
         if let Some(outgoing) = self.outgoing.remove(id) {
             let flow = self.flow(id);
             flow.open -= 1;
             flow.unsent.retain(|unsent| *unsent != id);
             let index = outgoing.index(place);
-            events.extend([Event::Refused { peer, message: MessageId(id), index, refusal }]);
+            events.extend([EndpointEvent::Refused {
+                peer,
+                message: MessageId(id),
+                index,
+                refusal,
+            }]);
         }
     }
 
     /// Queues a datagram again, before any that was never sent; an early one goes first.
-    pub(super) fn requeue(&mut self, slot: Slot, reason: Reason) {
+    pub(super) fn requeue(&mut self, slot: DatagramSlot, reason: Reason) {
         let carriers = self.outgoing.get_mut(slot.0).map(|outgoing| &mut outgoing.carriers);
         if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
             *carrier = Carrier::QUEUED;
@@ -375,7 +380,7 @@ impl Outbox {
             let open = sent.filter(|(by, _)| **by != Carrier::DONE && **by != Carrier::QUEUED);
             open.map(move |(_, place)| (id, place))
         });
-        let all: Vec<Slot> = all.collect();
+        let all: Vec<DatagramSlot> = all.collect();
         all.into_iter().for_each(|slot| self.requeue(slot, Reason::Again));
     }
 

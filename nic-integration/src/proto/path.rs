@@ -80,7 +80,7 @@ struct Rest {
 
 /// One path to a peer.
 #[derive(Debug)]
-pub(super) struct Path {
+pub(super) struct NetworkPath {
     pub(super) route: Route,
     pub(super) recovery: Recovery,
     pub(super) in_flight: u32,
@@ -102,7 +102,7 @@ pub(super) struct Path {
     rest: Option<Box<Rest>>,
 }
 
-impl Path {
+impl NetworkPath {
     pub(super) fn new(route: Route, datagram_bytes: usize) -> Self {
         Self {
             route,
@@ -197,7 +197,7 @@ impl Path {
 /// its own paths.
 #[derive(Debug)]
 pub(super) struct Paths {
-    all: Vec<Path>,
+    all: Vec<NetworkPath>,
     datagram_bytes: u32,
     /// Paths are our own sockets, not learned from the peer's addresses.
     fixed: bool,
@@ -224,7 +224,7 @@ impl Paths {
         datagram_bytes: usize,
     ) -> Self {
         Self {
-            all: routes.iter().map(|route| Path::new(*route, datagram_bytes)).collect(),
+            all: routes.iter().map(|route| NetworkPath::new(*route, datagram_bytes)).collect(),
             datagram_bytes: datagram_bytes as u32,
             fixed,
             most: routes.len().max(1) as u16,
@@ -241,7 +241,7 @@ impl Paths {
         self.all.iter_mut().for_each(|path| path.sent = VecDeque::new());
     }
 
-    pub(super) fn all(&self) -> &[Path] {
+    pub(super) fn all(&self) -> &[NetworkPath] {
         &self.all
     }
 
@@ -249,7 +249,7 @@ impl Paths {
         self.all.len()
     }
 
-    pub(super) fn get(&mut self, path: usize) -> &mut Path {
+    pub(super) fn get(&mut self, path: usize) -> &mut NetworkPath {
         &mut self.all[path]
     }
 
@@ -284,8 +284,9 @@ impl Paths {
     /// that was silent for longest is replaced, and its state with it.
     pub(super) fn on_received(&mut self, now: Time, route: Route) {
         let fixed = self.fixed;
-        let is =
-            |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
+        let is = |path: &NetworkPath| {
+            if fixed { path.route.via == route.via } else { path.route == route }
+        };
         // Most packets come by the same path as the one before.
         if !self.all.get(usize::from(self.last)).is_some_and(is) {
             let known = self.all.iter().position(is);
@@ -293,11 +294,11 @@ impl Paths {
                 Some(path) => path,
                 None if fixed => return,
                 None if self.all.len() < usize::from(self.most) => {
-                    self.all.push(Path::new(route, self.datagram_bytes as usize));
+                    self.all.push(NetworkPath::new(route, self.datagram_bytes as usize));
                     self.all.len() - 1
                 }
                 None => {
-                    let silence = |(_, path): &(usize, &Path)| path.last_received;
+                    let silence = |(_, path): &(usize, &NetworkPath)| path.last_received;
                     let silent = self.all.iter().enumerate().min_by_key(silence);
                     let path = silent.map_or(0, |(path, _)| path);
                     let own = &mut self.all[path];
@@ -321,7 +322,8 @@ impl Paths {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
         let silent = |path: usize| self.all[path].recovery.timeouts() > 0;
-        if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
+        if streak < self.spray && self.all.get(at).is_some_and(NetworkPath::has_room) && !silent(at)
+        {
             return Some(at);
         }
         let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
@@ -340,7 +342,7 @@ impl Paths {
     }
 
     /// Iterates over the other paths of a path's flow that do not rest.
-    fn others(&self, path: usize) -> impl Iterator<Item = &Path> {
+    fn others(&self, path: usize) -> impl Iterator<Item = &NetworkPath> {
         let flow = path % self.flows.len();
         let others = self.of_flow(flow).filter(move |&other| other != path);
         others.map(|other| &self.all[other]).filter(|other| other.is_up())
@@ -353,7 +355,7 @@ impl Paths {
         FlowHealth {
             up: up.clone().next().is_some(),
             answered: up.clone().map(|path| path.answered).max().unwrap_or(Time::ZERO),
-            quickest: up.filter_map(Path::answering_rtt).min(),
+            quickest: up.filter_map(NetworkPath::answering_rtt).min(),
         }
     }
 
@@ -417,7 +419,7 @@ impl Paths {
     /// than those of the quickest other.
     fn lags(&self, path: usize, samples: u32, elsewhere: Option<FlowHealth>) -> bool {
         let own = &self.all[path].recovery;
-        let others = self.others(path).filter_map(Path::answering_rtt);
+        let others = self.others(path).filter_map(NetworkPath::answering_rtt);
         let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
         let pair = quickest.zip(own.round_trip()).filter(|_| own.samples() >= samples);
         pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)
@@ -430,7 +432,7 @@ impl Paths {
 
     /// Uses all paths again.
     pub(super) fn resume_all(&mut self) {
-        self.all.iter_mut().filter(|path| !path.is_up()).for_each(Path::resume);
+        self.all.iter_mut().filter(|path| !path.is_up()).for_each(NetworkPath::resume);
     }
 
     /// Uses the path again by which something last came.
@@ -448,7 +450,7 @@ impl Paths {
 
     /// Returns a resting path that a datagram must try.
     pub(super) fn wants_trial(&self) -> Option<usize> {
-        self.all.iter().position(Path::wants_trial)
+        self.all.iter().position(NetworkPath::wants_trial)
     }
 
     /// Takes the number of times that a path began to rest since the last call.
@@ -460,7 +462,10 @@ impl Paths {
     pub(super) fn reset(&mut self) {
         for path in &mut self.all {
             let last_received = path.last_received;
-            *path = Path { last_received, ..Path::new(path.route, self.datagram_bytes as usize) };
+            *path = NetworkPath {
+                last_received,
+                ..NetworkPath::new(path.route, self.datagram_bytes as usize)
+            };
         }
     }
 }

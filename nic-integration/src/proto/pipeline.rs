@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::channel::{Channel, Offer};
-use super::datagram::{Header, Opcode};
-use super::event::Event;
+use super::datagram::{DatagramHeader, Opcode};
+use super::event::EndpointEvent;
 use super::lock::lock;
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{ChannelId, Command, SessionPart, Shared, channels_of};
+use super::shared::{ChannelId, PipelineCommand, SessionPart, SharedState, channels_of};
 use super::stats::Stats;
 use super::time::Time;
 
@@ -39,7 +39,7 @@ pub(super) struct Settings {
 pub struct Pipeline {
     number: u16,
     settings: Settings,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// Boxed, since a tree has room for more than it holds.
     channels: BTreeMap<ChannelId, Box<Channel>>,
     /// Channels by the indices of their sessions.
@@ -55,13 +55,13 @@ pub struct Pipeline {
     next_sweep: Time,
     /// Scratch for the payload of an ACK, for events, and for chunks that a SUM closes.
     ack_payload: Vec<u8>,
-    events: Vec<Event>,
+    events: Vec<EndpointEvent>,
     closed: Vec<u32>,
     stats: Stats,
 }
 
 impl Pipeline {
-    pub(super) fn new(number: u16, settings: Settings, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(number: u16, settings: Settings, shared: Arc<SharedState>) -> Self {
         Self {
             number,
             settings,
@@ -91,11 +91,11 @@ impl Pipeline {
     pub(super) fn drain_commands(&mut self) {
         for command in self.shared.drain_commands(self.number) {
             match command {
-                Command::Offer(part) => self.on_offer(*part),
-                Command::Begin(part, when, from) => self.on_begin(when, *part, from),
-                Command::Wake(id) => self.schedule(id),
-                Command::Fail(id, session) => self.on_fail(id, session),
-                Command::End(id) => self.on_end(id),
+                PipelineCommand::Offer(part) => self.on_offer(*part),
+                PipelineCommand::Begin(part, when, from) => self.on_begin(when, *part, from),
+                PipelineCommand::Wake(id) => self.schedule(id),
+                PipelineCommand::Fail(id, session) => self.on_fail(id, session),
+                PipelineCommand::End(id) => self.on_end(id),
             }
         }
     }
@@ -107,7 +107,7 @@ impl Pipeline {
             if self.channels.contains_key(&id) {
                 self.schedule(id);
             } else {
-                self.shared.send(self.number, channel, Command::Wake(id));
+                self.shared.send(self.number, channel, PipelineCommand::Wake(id));
             }
         }
     }
@@ -285,7 +285,7 @@ impl Pipeline {
             let Some(route) = channel.sender.paths.answers() else { continue };
             let taken = channel.take_answer(&mut self.ack_payload);
             let Some(session) = channel.session.as_mut().filter(|_| taken) else { continue };
-            let header = Header { opcode: Opcode::Ack, ..Header::default() };
+            let header = DatagramHeader { opcode: Opcode::Ack, ..DatagramHeader::default() };
             // A datagram that cannot be sealed counts as lost.
             let sealed = session.seal(header, &self.ack_payload, bytes);
             self.schedule(id);

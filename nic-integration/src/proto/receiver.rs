@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ack::Refusal;
-use super::datagram::Header;
+use super::datagram::DatagramHeader;
 use super::outbox::MESSAGE_WINDOW;
 
 /// A WRITE message of which some datagrams are committed.
@@ -25,7 +25,11 @@ pub(super) struct Partial {
 impl Partial {
     /// Makes the state of a message at its first datagram. `assembly_bytes` hold it if it goes to
     /// an inbox.
-    pub(super) fn new(header: &Header, immediate: Option<u32>, assembly_bytes: usize) -> Self {
+    pub(super) fn new(
+        header: &DatagramHeader,
+        immediate: Option<u32>,
+        assembly_bytes: usize,
+    ) -> Self {
         Self {
             rkey: header.rkey,
             message_bytes: header.message_bytes,
@@ -39,7 +43,7 @@ impl Partial {
     }
 
     /// Returns whether the datagram describes its message as the first one did.
-    pub(super) fn agrees(&self, header: &Header, immediate: Option<u32>) -> bool {
+    pub(super) fn agrees(&self, header: &DatagramHeader, immediate: Option<u32>) -> bool {
         self.rkey == header.rkey
             && self.message_bytes == header.message_bytes
             && self.immediate == immediate
@@ -51,7 +55,7 @@ impl Partial {
     }
 
     /// Counts a datagram; `true` if the message is now whole.
-    pub(super) fn commit(&mut self, header: &Header, payload_bytes: usize) -> bool {
+    pub(super) fn commit(&mut self, header: &DatagramHeader, payload_bytes: usize) -> bool {
         let word = header.index as usize / 64;
         if self.seen.len() <= word {
             self.seen.resize(word + 1, 0);

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::ack::Refusal;
-use super::datagram::Header;
+use super::datagram::DatagramHeader;
 use super::event::Peer;
 use super::lock::lock;
 use super::receiver::Partial;
@@ -13,7 +13,7 @@ use super::sum::SumRegion;
 /// A region registered under an rkey.
 pub(super) enum Region {
     /// WRITEs land in place.
-    Memory(Memory),
+    Memory(MemoryRegion),
     /// Each message is assembled apart and handed over whole.
     Inbox {
         /// The longest message taken.
@@ -24,7 +24,7 @@ pub(super) enum Region {
 }
 
 /// Bytes that a peer may overwrite.
-pub(super) struct Memory {
+pub(super) struct MemoryRegion {
     length: usize,
     /// The only node that may write, if any is named.
     owner: Option<NodeId>,
@@ -38,7 +38,7 @@ pub(super) struct Landed {
     pub(super) immediates: u64,
 }
 
-impl Memory {
+impl MemoryRegion {
     pub(super) fn new(length: usize, owner: Option<NodeId>) -> Self {
         let landed = Landed { bytes: vec![0; length], immediates: 0 };
         Self { length, owner, landed: Mutex::new(landed) }
@@ -54,7 +54,7 @@ impl Region {
     pub(super) fn check_write(
         &self,
         from: Peer,
-        header: &Header,
+        header: &DatagramHeader,
         payload: &[u8],
     ) -> Result<(), Refusal> {
         let limit = match self {
@@ -84,7 +84,7 @@ impl Region {
     }
 
     /// Returns the bytes of assembly that a message needs before its first datagram is placed.
-    pub(super) fn assembly_bytes(&self, header: &Header) -> usize {
+    pub(super) fn assembly_bytes(&self, header: &DatagramHeader) -> usize {
         match self {
             Self::Inbox { .. } => header.message_bytes as usize,
             Self::Memory(_) | Self::Sum(_) => 0,
@@ -93,7 +93,12 @@ impl Region {
 
     /// Copies a payload that passed [`check_write`](Self::check_write) to its place; `false` if
     /// the message began when something else was registered here.
-    pub(super) fn place(&self, partial: &mut Partial, header: &Header, payload: &[u8]) -> bool {
+    pub(super) fn place(
+        &self,
+        partial: &mut Partial,
+        header: &DatagramHeader,
+        payload: &[u8],
+    ) -> bool {
         let start = header.offset as usize;
         let place = |target: &mut [u8]| {
             let place = target.get_mut(start..start + payload.len());

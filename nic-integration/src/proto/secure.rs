@@ -13,9 +13,9 @@ pub(super) use cookie::{Admission, Cookie, Gate};
 pub use cookie::{
     COOKIE_SPAN, DECLINE_RATE, HELLO_RATE, PROVEN_RATE, SAME_STRANGER_SPAN, STRANGER_SPAN,
 };
-pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters};
+pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, SessionSecrets, TransportParameters};
 pub use identity::{Identity, NodeId};
-pub(super) use session::{Opened, Session};
+pub(super) use session::{OpenedDatagram, Session};
 pub use session::{ROTATE_PACKETS, Suite};
-pub(super) use window::Window;
+pub(super) use window::PacketWindow;
 pub use window::{ACK_WORDS, WINDOW_PACKETS};

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::ack::{Ack, Notice, Refusal};
-use super::event::{Event, Peer};
-use super::outbox::{Carrier, FlowHealth, Outbound, Outbox, Reason, Slot};
+use super::ack::{Ack, AckNotice, Refusal};
+use super::event::{EndpointEvent, Peer};
+use super::outbox::{Carrier, DatagramSlot, FlowHealth, Outbound, Outbox, Reason};
 use super::path::{Answered, MAX_PATHS, Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
@@ -16,15 +16,15 @@ pub const PROBES: usize = 2;
 pub const EARLY_SHARE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
-struct Flight {
-    slot: Slot,
+struct SentPacket {
+    slot: DatagramSlot,
     sent: Time,
     path: usize,
     reason: Reason,
 }
 
 /// A datagram to send, its path, and the reason.
-type Choice = (Slot, usize, Reason);
+type SendChoice = (DatagramSlot, usize, Reason);
 
 /// The next datagram to put on the wire.
 pub(super) struct Next {
@@ -40,7 +40,7 @@ pub(super) struct Sender {
     /// The flow that sends next.
     turn: u16,
     /// By packet number, from `first_flight` on; the first one is never empty.
-    flights: VecDeque<Option<Flight>>,
+    flights: VecDeque<Option<SentPacket>>,
     first_flight: u64,
     in_flight: u32,
     /// Packets of the session that came marked for congestion, by the peer's count.
@@ -92,7 +92,7 @@ impl Sender {
         // Packets between carried acknowledgements.
         let gap = (packet - self.first_flight) as usize;
         self.flights.resize(gap, None);
-        self.flights.push_back(Some(Flight { slot, sent: now, path, reason }));
+        self.flights.push_back(Some(SentPacket { slot, sent: now, path, reason }));
         self.in_flight += 1;
         let own = self.paths.get(path);
         own.sent.push_back(packet);
@@ -107,7 +107,7 @@ impl Sender {
 
     /// Chooses a datagram in flight by a path that was silent for long, to ask for an answer by the
     /// same path.
-    fn probe(&mut self, outbox: &Outbox) -> Option<Choice> {
+    fn probe(&mut self, outbox: &Outbox) -> Option<SendChoice> {
         while let Some(path) = self.paths.wants_probe() {
             let found = self.wanted(outbox).find(|(_, went)| *went == path).map(|(slot, _)| slot);
             let own = self.paths.get(path);
@@ -122,7 +122,7 @@ impl Sender {
     }
 
     /// Chooses a datagram in flight by another path of the same flow, to try a path that rests.
-    fn trial(&mut self, outbox: &Outbox) -> Option<Choice> {
+    fn trial(&mut self, outbox: &Outbox) -> Option<SendChoice> {
         let path = self.paths.wants_trial()?;
         let flows = self.paths.flows();
         let other = |went: usize| went != path && went % flows == path % flows;
@@ -133,7 +133,7 @@ impl Sender {
     }
 
     /// Chooses a datagram and its path, of the flow whose turn it is or else of another.
-    fn pick(&mut self, outbox: &mut Outbox) -> Option<Choice> {
+    fn pick(&mut self, outbox: &mut Outbox) -> Option<SendChoice> {
         let flows = self.paths.flows();
         for _ in 0..flows {
             let flow = usize::from(self.turn);
@@ -152,7 +152,7 @@ impl Sender {
     }
 
     /// Iterates over the datagrams in flight that are still wanted, oldest first, and their paths.
-    fn wanted(&self, outbox: &Outbox) -> impl Iterator<Item = (Slot, usize)> {
+    fn wanted(&self, outbox: &Outbox) -> impl Iterator<Item = (DatagramSlot, usize)> {
         let flights = self.flights.iter().zip(self.first_flight..);
         flights.filter_map(|(flight, packet)| {
             let flight = flight.as_ref()?;
@@ -167,15 +167,15 @@ impl Sender {
         ack: &Ack<'_>,
         peer: Peer,
         outbox: &mut Outbox,
-        events: &mut impl Extend<Event>,
+        events: &mut impl Extend<EndpointEvent>,
     ) {
         // A refused packet is answered too: its notice comes first.
         for (packet, notice) in ack.notices() {
             match notice {
-                Notice::Refused(refusal) => {
+                AckNotice::Refused(refusal) => {
                     self.on_refused(now, packet, refusal, peer, outbox, events);
                 }
-                Notice::Trimmed => self.on_trimmed(now, packet, outbox),
+                AckNotice::Trimmed => self.on_trimmed(now, packet, outbox),
             }
         }
         let mut answered = [Answered::default(); MAX_PATHS];
@@ -230,13 +230,13 @@ impl Sender {
     }
 
     /// Returns a packet, if it is in flight.
-    fn flight(&self, packet: u64) -> Option<&Flight> {
+    fn flight(&self, packet: u64) -> Option<&SentPacket> {
         let at = usize::try_from(packet.checked_sub(self.first_flight)?).ok()?;
         self.flights.get(at)?.as_ref()
     }
 
     /// Takes a packet out of flight.
-    fn take_flight(&mut self, packet: u64) -> Option<Flight> {
+    fn take_flight(&mut self, packet: u64) -> Option<SentPacket> {
         let at = usize::try_from(packet.checked_sub(self.first_flight)?).ok()?;
         let flight = self.flights.get_mut(at)?.take()?;
         self.in_flight -= 1;
@@ -261,9 +261,9 @@ impl Sender {
         refusal: Refusal,
         peer: Peer,
         outbox: &mut Outbox,
-        events: &mut impl Extend<Event>,
+        events: &mut impl Extend<EndpointEvent>,
     ) {
-        let Some(Flight { slot, sent, path, reason }) = self.take_flight(packet) else {
+        let Some(SentPacket { slot, sent, path, reason }) = self.take_flight(packet) else {
             return;
         };
         let tried = reason == Reason::Trial;
@@ -275,7 +275,7 @@ impl Sender {
     /// Sends a datagram again without waiting, once, because its payload was cut off on the way;
     /// unless too many are already (PROTOCOL §4.5).
     fn on_trimmed(&mut self, now: Time, packet: u64, outbox: &mut Outbox) {
-        let Some(&Flight { slot, path, reason, .. }) = self.flight(packet) else { return };
+        let Some(&SentPacket { slot, path, reason, .. }) = self.flight(packet) else { return };
         let recovery = &self.paths.all()[path].recovery;
         if now.since(self.early_since) > recovery.loss_delay() {
             (self.early, self.early_since) = (0, now);
@@ -375,7 +375,7 @@ impl Sender {
             let other = self.paths.has_other(path) || elsewhere.is_some();
             let again = self.paths.get(path).recovery.timeouts() > 1 && other;
             let own = self.wanted(outbox).filter(|(_, went)| *went == path).map(|(slot, _)| slot);
-            let asking: Vec<Slot> = own.take(PROBES).collect();
+            let asking: Vec<DatagramSlot> = own.take(PROBES).collect();
             if again {
                 asking.into_iter().for_each(|slot| outbox.requeue(slot, Reason::Again));
             } else {

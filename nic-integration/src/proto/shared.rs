@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::Waker;
 
-use super::event::{Event, Peer};
+use super::event::{EndpointEvent, Peer};
 use super::lock::{lock, read, write};
 use super::outbox::Outbox;
 use super::path::Route;
@@ -103,7 +103,7 @@ pub(super) struct SessionPart {
 }
 
 /// A command to a pipeline.
-pub(super) enum Command {
+pub(super) enum PipelineCommand {
     /// Begin a session when a datagram shows that the peer has it.
     Offer(Box<SessionPart>),
     /// Begin a session now; the answer to our HELLO came by that route.
@@ -156,15 +156,15 @@ impl<T> Queue<T> {
     }
 }
 
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) regions: RwLock<BTreeMap<u32, Region>>,
-    events: Mutex<VecDeque<Event>>,
+    events: Mutex<VecDeque<EndpointEvent>>,
     /// The number of `events`.
     event_count: AtomicUsize,
     /// Inbox bytes under assembly or waiting in `events`.
     held: Arc<AtomicUsize>,
     held_limit: usize,
-    commands: Vec<Queue<Command>>,
+    commands: Vec<Queue<PipelineCommand>>,
     /// Links whose offered session, of that index, the peer has begun.
     confirmed: Queue<(u32, u32)>,
     stats: Vec<Mutex<Stats>>,
@@ -172,7 +172,7 @@ pub(super) struct Shared {
     pub(super) wakers: OnceLock<Vec<Waker>>,
 }
 
-impl Shared {
+impl SharedState {
     pub(super) fn new(pipelines: u16, held_limit: usize) -> Arc<Self> {
         Arc::new(Self {
             regions: RwLock::default(),
@@ -231,7 +231,7 @@ impl Shared {
         channel % self.commands.len() as u16
     }
 
-    pub(super) fn send(&self, from: u16, channel: u16, command: Command) {
+    pub(super) fn send(&self, from: u16, channel: u16, command: PipelineCommand) {
         let pipeline = self.pipeline_of(channel);
         if self.commands[usize::from(pipeline)].push(command) {
             self.wake(from, pipeline);
@@ -243,14 +243,14 @@ impl Shared {
         self.commands[usize::from(pipeline)].close();
     }
 
-    pub(super) fn drain_commands(&self, pipeline: u16) -> Vec<Command> {
+    pub(super) fn drain_commands(&self, pipeline: u16) -> Vec<PipelineCommand> {
         self.commands[usize::from(pipeline)].drain()
     }
 
     /// Commands channels of a link, one bit each, to send.
     pub(super) fn wake_channels(&self, from: u16, link: u32, channels: u16) {
         for channel in channels_of(channels) {
-            self.send(from, channel, Command::Wake(ChannelId { link, channel }));
+            self.send(from, channel, PipelineCommand::Wake(ChannelId { link, channel }));
         }
     }
 
@@ -272,7 +272,7 @@ impl Shared {
     }
 
     /// Queues events for the owner, and wakes the first pipeline's driver.
-    pub(super) fn report(&self, from: u16, news: impl IntoIterator<Item = Event>) {
+    pub(super) fn report(&self, from: u16, news: impl IntoIterator<Item = EndpointEvent>) {
         let mut news = news.into_iter().peekable();
         if news.peek().is_none() {
             return;
@@ -287,7 +287,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn next_event(&self) -> Option<Event> {
+    pub(super) fn next_event(&self) -> Option<EndpointEvent> {
         if self.event_count() == 0 {
             return None;
         }
@@ -295,7 +295,7 @@ impl Shared {
         let event = events.pop_front()?;
         self.event_count.store(events.len(), Ordering::Relaxed);
         drop(events);
-        if let Event::Received { data, .. } = &event {
+        if let EndpointEvent::Received { data, .. } = &event {
             self.release(data.len());
         }
         Some(event)

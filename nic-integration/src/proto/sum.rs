@@ -16,7 +16,7 @@ use crate::NicError;
 
 use super::accumulator::{ChunkLayout, Shard};
 use super::ack::Refusal;
-use super::datagram::Header;
+use super::datagram::DatagramHeader;
 use super::event::Peer;
 use super::lock::{lock, read, write};
 
@@ -46,9 +46,9 @@ pub struct SumConfig {
 /// `target` contributions at most, and at most [`MAX_STAGED_BYTES`]. A handle: its clones are the
 /// same region.
 #[derive(Clone)]
-pub struct SumRegion(Arc<Inner>);
+pub struct SumRegion(Arc<SumState>);
 
-struct Inner {
+struct SumState {
     round: u32,
     contributors: u16,
     layout: ChunkLayout,
@@ -88,7 +88,7 @@ impl SumRegion {
         if next != chunk_count {
             return Err(NicError::Shards);
         }
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(SumState {
             round,
             contributors,
             layout,
@@ -206,7 +206,7 @@ impl SumRegion {
     pub(super) fn add(
         &self,
         from: Peer,
-        header: &Header,
+        header: &DatagramHeader,
         payload: &[u8],
         closed: &mut Vec<u32>,
     ) -> Result<u32, Refusal> {

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 use tracing::{debug, warn};
 
-use super::{Datagram, Direction, Line, Tally};
+use super::{Bottleneck, Datagram, Direction, DirectionTally};
 use crate::NicError;
 use crate::faults::Faults;
 use crate::proto::Time;
@@ -26,11 +26,11 @@ const CONGESTED: u32 = 3;
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
 /// A switch that forwards datagrams between its clients and one server.
-pub struct Switch {
+pub struct RelaySwitch {
     listener: UdpSocket,
     server: SocketAddr,
     /// By the address that they send from.
-    clients: BTreeMap<SocketAddr, Client>,
+    clients: BTreeMap<SocketAddr, SwitchClient>,
     /// Datagrams for the server, each with its client.
     to_server: Direction<SocketAddr>,
     /// Datagrams for clients, each with its client.
@@ -42,13 +42,13 @@ pub struct Switch {
 }
 
 /// A client, as the server sees it.
-struct Client {
+struct SwitchClient {
     socket: UdpSocket,
     /// The time of its last datagram, in either direction.
     active: Time,
 }
 
-impl Switch {
+impl RelaySwitch {
     /// Listens at `listen` for clients of `server`. Both directions have the same faults, and a
     /// line of their own that all clients share; one seed is for both.
     ///
@@ -59,7 +59,7 @@ impl Switch {
         listen: SocketAddr,
         server: SocketAddr,
         faults: Faults,
-        line: Line,
+        line: Bottleneck,
         seed: u64,
     ) -> Result<Self, NicError> {
         let listener = open(listen)?;
@@ -90,7 +90,7 @@ impl Switch {
 
     /// Returns the counts of datagrams for the server, and of those for clients.
     #[must_use]
-    pub fn tallies(&self) -> (Tally, Tally) {
+    pub fn tallies(&self) -> (DirectionTally, DirectionTally) {
         (self.to_server.tally(), self.to_clients.tally())
     }
 
@@ -139,7 +139,7 @@ impl Switch {
     /// Sends the datagrams that are due.
     fn forward(&mut self, now: Time) {
         while let Some(Datagram { to: from, bytes, congested, .. }) = self.to_server.pop(now) {
-            let send = |client: &Client| {
+            let send = |client: &SwitchClient| {
                 marked(&client.socket, congested, || client.socket.send(&bytes).is_ok())
             };
             self.unsent += u64::from(!self.clients.get(&from).is_some_and(send));
@@ -209,7 +209,7 @@ impl Switch {
         match upstream(self.server) {
             Ok(socket) => {
                 debug!(%from, "a new client");
-                self.clients.insert(from, Client { socket, active: now });
+                self.clients.insert(from, SwitchClient { socket, active: now });
                 true
             }
             Err(error) => {

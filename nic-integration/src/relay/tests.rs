@@ -13,11 +13,20 @@ fn at(ms: u64) -> Time {
 
 /// Sends `count` datagrams of `bytes` bytes, one a millisecond, each beginning with its number.
 /// Returns the datagrams that came out, and when they were due.
-fn run(faults: Faults, seed: u64, count: u32, bytes: usize) -> (Vec<(Time, Vec<u8>)>, Tally) {
-    run_on(Direction::new(faults, Line::default(), seed), count, bytes)
+fn run(
+    faults: Faults,
+    seed: u64,
+    count: u32,
+    bytes: usize,
+) -> (Vec<(Time, Vec<u8>)>, DirectionTally) {
+    run_on(Direction::new(faults, Bottleneck::default(), seed), count, bytes)
 }
 
-fn run_on(mut direction: Direction<()>, count: u32, bytes: usize) -> (Vec<(Time, Vec<u8>)>, Tally) {
+fn run_on(
+    mut direction: Direction<()>,
+    count: u32,
+    bytes: usize,
+) -> (Vec<(Time, Vec<u8>)>, DirectionTally) {
     for number in 0..count {
         direction.push(at(number.into()), &(), &mut datagram(number, bytes));
     }
@@ -30,7 +39,7 @@ fn datagram(number: u32, bytes: usize) -> Vec<u8> {
     datagram
 }
 
-fn drain(mut direction: Direction<()>) -> (Vec<(Time, Vec<u8>)>, Tally) {
+fn drain(mut direction: Direction<()>) -> (Vec<(Time, Vec<u8>)>, DirectionTally) {
     let mut out = vec![];
     while let Some(due) = direction.due() {
         out.extend(std::iter::from_fn(|| direction.pop(due)).map(|datagram| (due, datagram.bytes)));
@@ -59,7 +68,10 @@ fn without_faults_all_pass_at_once_in_order() {
     let (out, tally) = run(Faults::default(), 1, 500, 100);
     let expected: Vec<_> = (0..500).map(|n| (at(n.into()), datagram(n, 100))).collect();
     assert_eq!(out, expected);
-    assert_eq!(tally, Tally { received: 500, forwarded: 500, ..Tally::default() });
+    assert_eq!(
+        tally,
+        DirectionTally { received: 500, forwarded: 500, ..DirectionTally::default() }
+    );
 }
 
 #[test]
@@ -140,11 +152,11 @@ fn delay_keeps_the_order_and_jitter_does_not() {
 }
 
 /// Returns a line of 80 kbit/s: a datagram of 100 bytes takes ten milliseconds.
-fn slow(queue: usize) -> Line {
-    Line { rate: NonZeroU64::new(80_000), queue, ..Line::default() }
+fn slow(queue: usize) -> Bottleneck {
+    Bottleneck { rate: NonZeroU64::new(80_000), queue, ..Bottleneck::default() }
 }
 
-fn on(line: Line, seed: u64) -> Direction<()> {
+fn on(line: Bottleneck, seed: u64) -> Direction<()> {
     Direction::new(Faults::default(), line, seed)
 }
 
@@ -174,7 +186,7 @@ fn a_full_queue_drops_the_last() {
 
 #[test]
 fn a_full_queue_trims_and_headers_go_first() {
-    let mut direction = on(Line { trim_on_full: true, ..slow(3) }, 9);
+    let mut direction = on(Bottleneck { trim_on_full: true, ..slow(3) }, 9);
     (0..10).for_each(|n| direction.push(at(0), &(), &mut datagram(n, 100)));
     direction.push(at(0), &(), &mut datagram(10, HEADER_BYTES));
     let (out, tally) = drain(direction);
@@ -190,14 +202,14 @@ fn a_full_queue_trims_and_headers_go_first() {
 #[test]
 fn what_is_held_is_bounded() {
     let mut direction =
-        Direction::new(Faults { delay: 1000 * MS, ..Faults::default() }, Line::default(), 10);
+        Direction::new(Faults { delay: 1000 * MS, ..Faults::default() }, Bottleneck::default(), 10);
     let bytes = vec![0; 65_000];
     let fit = MAX_HELD_BYTES / (bytes.len() + ENTRY_BYTES);
     (0..fit + 5).for_each(|_| direction.push(at(0), &(), &mut bytes.clone()));
     assert_eq!((direction.under_way.len(), direction.tally().dropped), (fit, 5));
 }
 
-fn all_faults() -> impl Strategy<Value = (Faults, Line)> {
+fn all_faults() -> impl Strategy<Value = (Faults, Bottleneck)> {
     let shares = any::<[u32; 7]>().prop_map(|shares| shares.map(|share| share % 300_000));
     let spans = (0..20u32, 0..20u32, proptest::option::of(10_000..1_000_000u64), 1..10usize);
     (shares, spans, any::<bool>()).prop_map(|(shares, (delay, jitter, rate, queue), trim)| {
@@ -212,7 +224,7 @@ fn all_faults() -> impl Strategy<Value = (Faults, Line)> {
             delay: delay * MS,
             jitter: jitter * MS,
         };
-        (faults, Line { rate: rate.and_then(NonZeroU64::new), queue, trim_on_full: trim })
+        (faults, Bottleneck { rate: rate.and_then(NonZeroU64::new), queue, trim_on_full: trim })
     })
 }
 

@@ -15,13 +15,15 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Route, Stats,
-    Stranger, Time,
+    Cause, Config, Endpoint, EndpointEvent, MessageId, NodeId, Origin, Peer, Pipeline, Route,
+    Stats, Stranger, Time,
 };
 
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Probe, Ready};
-use super::open::{Round, RoundProgress, RoundSummary};
-use super::pending::{Joined, PendingRound};
+use super::message::{
+    JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, ProbeMessage, ReadyMessage,
+};
+use super::open::{HeldRound, RoundProgress, RoundSummary};
+use super::pending::{AdmittedClient, PendingRound};
 use super::{Application, JOIN_INBOX, Shortage};
 
 /// The span after which an application that prepares a round is asked again.
@@ -163,7 +165,7 @@ pub struct Aggregator<A> {
     pending: PendingRound,
     /// Clients that waited and were refused, until others join by their numbers: one whose refusal
     /// is still on its way may ask whether it is known.
-    left_out: BTreeMap<u16, (Joined, String)>,
+    left_out: BTreeMap<u16, (AdmittedClient, String)>,
     /// The reasons of refusals since the last round opened, by the numbers claimed.
     refused: BTreeMap<u16, String>,
     /// Refusals that are not answered yet.
@@ -175,9 +177,9 @@ pub struct Aggregator<A> {
     is_preparing: bool,
     /// Too few clients came: no further round opens.
     given_up: bool,
-    current: Option<Round>,
+    current: Option<HeldRound>,
     /// The last round that closed: its sums are kept until the next one closes.
-    last: Option<Round>,
+    last: Option<HeldRound>,
     /// Rounds opened so far.
     opened: u32,
     /// The latest time.
@@ -274,7 +276,7 @@ impl<A: Application> Aggregator<A> {
     /// Returns whether everybody of the round that closed last has left, or is given up.
     #[must_use]
     pub fn is_left(&self) -> bool {
-        self.last.as_ref().is_none_or(Round::is_left)
+        self.last.as_ref().is_none_or(HeldRound::is_left)
     }
 
     /// Returns whether no further round opens.
@@ -304,46 +306,46 @@ impl<A: Application> Aggregator<A> {
         self.let_go();
     }
 
-    fn on_event(&mut self, now: Time, event: Event) {
+    fn on_event(&mut self, now: Time, event: EndpointEvent) {
         match event {
-            Event::Received { from, immediate, data, .. } => {
-                self.on_message(now, from, Kind::from_immediate(immediate), &data);
+            EndpointEvent::Received { from, immediate, data, .. } => {
+                self.on_message(now, from, MessageKind::from_immediate(immediate), &data);
             }
-            Event::ChunkClosed { rkey, chunk } => self.settle(rkey, chunk),
-            Event::Completed { peer, message } => {
+            EndpointEvent::ChunkClosed { rkey, chunk } => self.settle(rkey, chunk),
+            EndpointEvent::Completed { peer, message } => {
                 self.refusals.remove(&(peer, message));
                 self.rounds().for_each(|round| round.on_completed(peer, message));
             }
-            Event::Refused { peer, message, .. } => {
+            EndpointEvent::Refused { peer, message, .. } => {
                 self.refusals.remove(&(peer, message));
                 self.report_lost(|round| round.on_refused(peer, message));
             }
-            Event::Unreachable {
+            EndpointEvent::Unreachable {
                 peer,
                 cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
             } => {
                 self.refusals.retain(|(to, _)| *to != peer);
                 self.report_lost(|round| round.give_up(peer));
             }
-            Event::Stranger { from, stranger } => {
+            EndpointEvent::Stranger { from, stranger } => {
                 self.emit(AggregatorEvent::Stranger { from, stranger });
             }
-            Event::Written { .. } => {}
+            EndpointEvent::Written { .. } => {}
         }
     }
 
-    fn on_message(&mut self, now: Time, from: Peer, kind: Option<Kind>, data: &[u8]) {
+    fn on_message(&mut self, now: Time, from: Peer, kind: Option<MessageKind>, data: &[u8]) {
         match kind {
-            Some(Kind::Join) => {
-                let Ok(join) = Join::parse(data) else { return };
+            Some(MessageKind::Join) => {
+                let Ok(join) = JoinMessage::parse(data) else { return };
                 let (contributor, inbox) = (join.contributor, join.inbox);
-                let joined = Joined { peer: from, inbox, contribution: join.contribution };
+                let joined = AdmittedClient { peer: from, inbox, contribution: join.contribution };
                 if let Err(reason) = self.on_join(now, join, joined.clone()) {
                     self.refuse(now, contributor, &joined, reason);
                 }
             }
-            Some(Kind::Ready) => {
-                let Ok(ready) = Ready::parse(data) else { return };
+            Some(MessageKind::Ready) => {
+                let Ok(ready) = ReadyMessage::parse(data) else { return };
                 let Some(round) = self.rounds().find(|round| round.number() == ready.round) else {
                     return;
                 };
@@ -351,16 +353,16 @@ impl<A: Application> Aggregator<A> {
                     round.on_ready(contributor, ready);
                 }
             }
-            Some(Kind::Probe) => {
-                let Ok(probe) = Probe::parse(data) else { return };
+            Some(MessageKind::Probe) => {
+                let Ok(probe) = ProbeMessage::parse(data) else { return };
                 self.on_probe(now, from, probe);
             }
-            Some(Kind::Bye) => {
+            Some(MessageKind::Bye) => {
                 self.refusals.retain(|(to, _)| *to != from);
                 self.pending.leave_all_of(from);
                 self.report_lost(|round| round.leave(from));
             }
-            Some(Kind::Open | Kind::Refuse | Kind::End) | None => {}
+            Some(MessageKind::Open | MessageKind::Refuse | MessageKind::End) | None => {}
         }
     }
 
@@ -422,7 +424,7 @@ impl<A: Application> Aggregator<A> {
         }
     }
 
-    fn report_lost(&mut self, mut give_up: impl FnMut(&mut Round) -> Option<u16>) {
+    fn report_lost(&mut self, mut give_up: impl FnMut(&mut HeldRound) -> Option<u16>) {
         let lost: Vec<AggregatorEvent> = self
             .rounds()
             .filter_map(|round| {
@@ -433,7 +435,7 @@ impl<A: Application> Aggregator<A> {
         lost.into_iter().for_each(|event| self.emit(event));
     }
 
-    fn rounds(&mut self) -> impl Iterator<Item = &mut Round> {
+    fn rounds(&mut self) -> impl Iterator<Item = &mut HeldRound> {
         self.current.iter_mut().chain(&mut self.last)
     }
 

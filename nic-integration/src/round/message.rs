@@ -18,7 +18,7 @@ pub type ContributionId = [u8; 16];
 /// The kind of a round message, sent as its immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     Join = 1,
     Open = 2,
     Ready = 3,
@@ -28,9 +28,9 @@ pub(crate) enum Kind {
     Bye = 7,
 }
 
-impl Kind {
+impl MessageKind {
     pub(crate) fn from_immediate(immediate: Option<u32>) -> Option<Self> {
-        use Kind::*;
+        use MessageKind::*;
         let kinds = [Join, Open, Ready, Probe, Refuse, End, Bye];
         kinds.into_iter().find(|kind| Some(*kind as u32) == immediate)
     }
@@ -47,7 +47,7 @@ pub struct Resume {
 
 /// Client to aggregator: a request to take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Join {
+pub(crate) struct JoinMessage {
     pub(crate) contributor: u16,
     pub(crate) inbox: u32,
     pub(crate) resume: Option<Resume>,
@@ -57,7 +57,7 @@ pub(crate) struct Join {
 
 /// Aggregator to client: the round is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Open {
+pub(crate) struct OpenMessage {
     pub(crate) contribution: ContributionId,
     pub(crate) round: u32,
     pub(crate) incarnation: u32,
@@ -73,7 +73,7 @@ pub(crate) struct Open {
 
 /// Client to aggregator: the region for the sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyMessage {
     pub(crate) round: u32,
     /// The grant of the OPEN that it answers.
     pub(crate) grant: u32,
@@ -84,7 +84,7 @@ pub(crate) struct Ready {
 
 /// Client to aggregator: a question whether the client still waits or is in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Probe {
+pub(crate) struct ProbeMessage {
     pub(crate) contributor: u16,
     pub(crate) inbox: u32,
     pub(crate) contribution: ContributionId,
@@ -92,14 +92,14 @@ pub(crate) struct Probe {
 
 /// Aggregator to client: a refusal, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refuse {
+pub(crate) struct RefuseMessage {
     pub(crate) contribution: ContributionId,
     pub(crate) reason: String,
 }
 
 /// The end of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct RoundEnd {
     /// The contribution of the client that it is sent to.
     pub contribution: ContributionId,
     /// The round.
@@ -115,7 +115,7 @@ pub struct End {
     pub contributed: Vec<(u16, u32)>,
 }
 
-impl End {
+impl RoundEnd {
     /// Returns whether every chunk's sum holds everyone who was admitted to the round.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -123,7 +123,7 @@ impl End {
     }
 }
 
-impl Join {
+impl JoinMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let resume = self.resume.unwrap_or(Resume { incarnation: 0, round: 0 });
         let mut bytes = Vec::with_capacity(40 + self.hello.len());
@@ -138,7 +138,7 @@ impl Join {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = MessageReader::new(bytes);
         if reader.u16()? != ROUND_VERSION {
             return Err(NicError::Message { at: 0 });
         }
@@ -153,7 +153,7 @@ impl Join {
     }
 }
 
-impl Open {
+impl OpenMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.terms.len());
         put(&mut bytes, &self.contribution);
@@ -171,7 +171,7 @@ impl Open {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = MessageReader::new(bytes);
         let open = Self {
             contribution: reader.array()?,
             round: reader.u32()?,
@@ -189,14 +189,14 @@ impl Open {
     }
 }
 
-impl Ready {
+impl ReadyMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let words = [self.round, self.grant, self.rkey, self.stride];
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = MessageReader::new(bytes);
         let [round, grant] = [reader.u32()?, reader.u32()?];
         let ready = Self { round, grant, rkey: reader.u32()?, stride: reader.u32()? };
         reader.end()?;
@@ -204,7 +204,7 @@ impl Ready {
     }
 }
 
-impl Probe {
+impl ProbeMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.contributor.to_le_bytes().to_vec();
         put(&mut bytes, &self.inbox.to_le_bytes());
@@ -213,7 +213,7 @@ impl Probe {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = MessageReader::new(bytes);
         let (contributor, inbox) = (reader.u16()?, reader.u32()?);
         let probe = Self { contributor, inbox, contribution: reader.array()? };
         reader.end()?;
@@ -221,7 +221,7 @@ impl Probe {
     }
 }
 
-impl Refuse {
+impl RefuseMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.contribution.to_vec();
         put_bytes(&mut bytes, self.reason.as_bytes());
@@ -229,14 +229,14 @@ impl Refuse {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = MessageReader::new(bytes);
         let refuse = Self { contribution: reader.array()?, reason: reader.text()? };
         reader.end()?;
         Ok(refuse)
     }
 }
 
-impl End {
+impl RoundEnd {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.contribution.to_vec();
         put(&mut bytes, &self.round.to_le_bytes());
@@ -252,7 +252,7 @@ impl End {
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = MessageReader::new(bytes);
         let end = Self {
             contribution: reader.array()?,
             round: reader.u32()?,
@@ -279,12 +279,12 @@ fn put_bytes(bytes: &mut Vec<u8>, field: &[u8]) {
 }
 
 /// Reads fields in order; an error says where the message ended too soon.
-struct Reader<'a> {
+struct MessageReader<'a> {
     rest: &'a [u8],
     length: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, length: bytes.len() }
     }
@@ -345,12 +345,12 @@ mod tests {
     /// Checks that a parser that accepts bytes has read all of them.
     fn reads_back(noise: &[u8]) {
         let again = [
-            Join::parse(noise).map(|message| message.encode()),
-            Open::parse(noise).map(|message| message.encode()),
-            Ready::parse(noise).map(|message| message.encode()),
-            Refuse::parse(noise).map(|message| message.encode()),
-            End::parse(noise).map(|message| message.encode()),
-            Probe::parse(noise).map(|message| message.encode()),
+            JoinMessage::parse(noise).map(|message| message.encode()),
+            OpenMessage::parse(noise).map(|message| message.encode()),
+            ReadyMessage::parse(noise).map(|message| message.encode()),
+            RefuseMessage::parse(noise).map(|message| message.encode()),
+            RoundEnd::parse(noise).map(|message| message.encode()),
+            ProbeMessage::parse(noise).map(|message| message.encode()),
         ];
         // A resume of incarnation 0 is none, whatever its round.
         for accepted in again.into_iter().flatten() {
@@ -367,24 +367,24 @@ mod tests {
             let [round, rkey, stride, closed, withheld, incarnation] = words;
             let (contributor, contribution) = (round as u16, id);
             let resume = (resumes && incarnation != 0).then_some(Resume { incarnation, round });
-            let join = Join { contributor, inbox: rkey, resume, contribution, hello: blob.clone() };
-            prop_assert_eq!(Join::parse(&join.encode()), Ok(join));
+            let join = JoinMessage { contributor, inbox: rkey, resume, contribution, hello: blob.clone() };
+            prop_assert_eq!(JoinMessage::parse(&join.encode()), Ok(join));
             let contributors = numbers.iter().map(|(number, _)| *number).collect();
-            let open = Open {
-                contribution, round, incarnation, rkey, grant: closed, declared: contributor, min_clients: stride as u16,
-                deadline_ms, contributors, terms: blob,
+            let open = OpenMessage {
+                contribution, round, incarnation, rkey, grant: closed, declared: contributor,
+                min_clients: stride as u16, deadline_ms, contributors, terms: blob,
             };
-            prop_assert_eq!(Open::parse(&open.encode()), Ok(open));
-            let ready = Ready { round, grant: incarnation, rkey, stride };
-            prop_assert_eq!(Ready::parse(&ready.encode()), Ok(ready));
-            let probe = Probe { contributor, inbox: rkey, contribution };
-            prop_assert_eq!(Probe::parse(&probe.encode()), Ok(probe));
-            let refuse = Refuse { contribution, reason: reason.clone() };
-            prop_assert_eq!(Refuse::parse(&refuse.encode()), Ok(refuse));
-            let end = End { contribution, round, closed, withheld, reason, contributed: numbers };
+            prop_assert_eq!(OpenMessage::parse(&open.encode()), Ok(open));
+            let ready = ReadyMessage { round, grant: incarnation, rkey, stride };
+            prop_assert_eq!(ReadyMessage::parse(&ready.encode()), Ok(ready));
+            let probe = ProbeMessage { contributor, inbox: rkey, contribution };
+            prop_assert_eq!(ProbeMessage::parse(&probe.encode()), Ok(probe));
+            let refuse = RefuseMessage { contribution, reason: reason.clone() };
+            prop_assert_eq!(RefuseMessage::parse(&refuse.encode()), Ok(refuse));
+            let end = RoundEnd { contribution, round, closed, withheld, reason, contributed: numbers };
             let encoded = end.encode();
-            prop_assert_eq!(End::parse(&encoded), Ok(end));
-            prop_assert!(End::parse(&encoded[..encoded.len() - 1]).is_err());
+            prop_assert_eq!(RoundEnd::parse(&encoded), Ok(end));
+            prop_assert!(RoundEnd::parse(&encoded[..encoded.len() - 1]).is_err());
         }
 
         #[test]
@@ -396,16 +396,16 @@ mod tests {
         fn mutated_messages_never_panic(
             id: ContributionId, blob in bytes(), at: prop::sample::Index, value: u8, longer in bytes(),
         ) {
-            let join = Join { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
-            let open = Open {
+            let join = JoinMessage { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
+            let open = OpenMessage {
                 contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
                 deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob,
             };
-            let end = End {
+            let end = RoundEnd {
                 contribution: id, round: 1, closed: 2, withheld: 3, reason: "why".into(),
                 contributed: vec![(1, 2), (3, 4)],
             };
-            let refuse = Refuse { contribution: id, reason: "because".into() };
+            let refuse = RefuseMessage { contribution: id, reason: "because".into() };
             for mut bytes in [join.encode(), open.encode(), end.encode(), refuse.encode()] {
                 let at = at.index(bytes.len());
                 bytes[at] = value;

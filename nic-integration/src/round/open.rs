@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::proto::{Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
 
-use super::message::{End, Kind, Open, Ready};
-use super::pending::Joined;
+use super::message::{MessageKind, OpenMessage, ReadyMessage, RoundEnd};
+use super::pending::AdmittedClient;
 
 /// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
 const RESERVED_MESSAGES: usize = 8;
@@ -57,7 +57,7 @@ enum Settled {
 }
 
 /// The state of a participant.
-pub(super) enum Status {
+pub(super) enum ParticipantStatus {
     /// It has been sent, or will be, all that is due to it; or it left.
     Served,
     /// It did not answer, or refused a delivery: it is sent nothing.
@@ -66,18 +66,18 @@ pub(super) enum Status {
 
 /// A delivery to a participant.
 #[derive(Clone, Copy)]
-enum Delivery {
+enum RoundDelivery {
     Open,
     Sum(u32),
     End,
 }
 
 struct Participant {
-    joined: Joined,
+    joined: AdmittedClient,
     /// The number of its valid OPEN; a READY for an earlier one is stale.
     grant: u32,
     /// Its region for the sums, once it has declared one.
-    ready: Option<Ready>,
+    ready: Option<ReadyMessage>,
     open_sent: bool,
     /// The number of sums that it was sent, in the order in which chunks closed.
     sums_sent: usize,
@@ -90,7 +90,7 @@ struct Participant {
 }
 
 impl Participant {
-    fn new(joined: Joined, grant: u32) -> Self {
+    fn new(joined: AdmittedClient, grant: u32) -> Self {
         Self {
             joined,
             grant,
@@ -111,10 +111,10 @@ impl Participant {
 }
 
 /// A round that is open, or closed and retained.
-pub(super) struct Round {
+pub(super) struct HeldRound {
     /// The OPEN, with the latest grant; contribution, remaining time and its own grant are filled
     /// in for each participant.
-    opening: Open,
+    opening: OpenMessage,
     pub(super) deadline: Time,
     participants: BTreeMap<u16, Participant>,
     by_peer: BTreeMap<Peer, u16>,
@@ -136,12 +136,12 @@ pub(super) struct Round {
     asking: BTreeSet<u16>,
 }
 
-impl Round {
+impl HeldRound {
     pub(super) fn new(
-        opening: Open,
+        opening: OpenMessage,
         deadline: Time,
         chunks: u32,
-        joined: BTreeMap<u16, Joined>,
+        joined: BTreeMap<u16, AdmittedClient>,
     ) -> Self {
         Self {
             deadline,
@@ -181,7 +181,7 @@ impl Round {
     }
 
     /// Returns the client that has joined as `contributor`.
-    pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
+    pub(super) fn joined(&self, contributor: u16) -> Option<&AdmittedClient> {
         self.participants.get(&contributor).map(|participant| &participant.joined)
     }
 
@@ -191,11 +191,15 @@ impl Round {
     }
 
     /// Returns the state of a participant, if it is this very client.
-    pub(super) fn status(&self, contributor: u16, joined: &Joined) -> Option<Status> {
+    pub(super) fn status(
+        &self,
+        contributor: u16,
+        joined: &AdmittedClient,
+    ) -> Option<ParticipantStatus> {
         let participant = self.participants.get(&contributor).filter(|p| p.joined == *joined)?;
         // A PROBE that its BYE overtook brings nobody back.
         let is_given_up = participant.gone && !participant.left;
-        Some(if is_given_up { Status::GivenUp } else { Status::Served })
+        Some(if is_given_up { ParticipantStatus::GivenUp } else { ParticipantStatus::Served })
     }
 
     pub(super) fn contributor_at(&self, peer: Peer) -> Option<u16> {
@@ -208,8 +212,8 @@ impl Round {
         open.map(|(_, number)| number).collect()
     }
 
-    pub(super) fn end(&self, contribution: super::ContributionId) -> End {
-        End {
+    pub(super) fn end(&self, contribution: super::ContributionId) -> RoundEnd {
+        RoundEnd {
             contribution,
             round: self.number(),
             closed: self.chunks.len() as u32 - self.unsettled - self.withheld,
@@ -220,7 +224,7 @@ impl Round {
     }
 
     /// Hands a participant's place to the process that joined again (PROTOCOL §7.7).
-    pub(super) fn take_over(&mut self, contributor: u16, joined: Joined) {
+    pub(super) fn take_over(&mut self, contributor: u16, joined: AdmittedClient) {
         if let Some(former) = self.participants.get(&contributor) {
             self.by_peer.remove(&former.joined.peer);
         }
@@ -232,7 +236,7 @@ impl Round {
     }
 
     /// Notes a participant's region: it is sent all sums so far, then those that follow.
-    pub(super) fn on_ready(&mut self, contributor: u16, ready: Ready) {
+    pub(super) fn on_ready(&mut self, contributor: u16, ready: ReadyMessage) {
         let Some(participant) = self.participants.get_mut(&contributor) else { return };
         if participant.grant != ready.grant || participant.ready.is_some() {
             return;
@@ -371,16 +375,16 @@ impl Round {
             let sent = self.deliver(now, participant, delivery, endpoint);
             let Some(participant) = self.participants.get_mut(&contributor) else { return };
             match delivery {
-                Delivery::Open => participant.open_sent = true,
-                Delivery::Sum(_) => participant.sums_sent += 1,
-                Delivery::End => participant.end_sent = true,
+                RoundDelivery::Open => participant.open_sent = true,
+                RoundDelivery::Sum(_) => participant.sums_sent += 1,
+                RoundDelivery::End => participant.end_sent = true,
             }
             let Some(message) = sent else {
                 self.give_up(peer);
                 return;
             };
             participant.unanswered.insert(message);
-            if matches!(delivery, Delivery::Open) {
+            if matches!(delivery, RoundDelivery::Open) {
                 self.opening_now.insert(contributor, message);
             }
         }
@@ -388,17 +392,17 @@ impl Round {
 
     /// Returns a participant's next delivery: OPEN, the sums once it is ready, and END after the
     /// last of them.
-    fn due(&self, participant: &Participant) -> Option<Delivery> {
+    fn due(&self, participant: &Participant) -> Option<RoundDelivery> {
         if !participant.open_sent {
             let bytes = (self.opening_now.len() + 1) * self.opening.terms.len();
             let free = self.opening_now.is_empty() || bytes <= MAX_OPENING_BYTES;
-            return free.then_some(Delivery::Open);
+            return free.then_some(RoundDelivery::Open);
         }
         participant.ready.as_ref()?;
         match self.closed.get(participant.sums_sent) {
-            Some(chunk) => Some(Delivery::Sum(*chunk)),
+            Some(chunk) => Some(RoundDelivery::Sum(*chunk)),
             None if participant.end_sent || self.closed_at.is_none() => None,
-            None => Some(Delivery::End),
+            None => Some(RoundDelivery::End),
         }
     }
 
@@ -406,23 +410,25 @@ impl Round {
         &self,
         now: Time,
         participant: &Participant,
-        delivery: Delivery,
+        delivery: RoundDelivery,
         endpoint: &mut Endpoint,
     ) -> Option<MessageId> {
-        let Joined { peer, inbox, contribution } = participant.joined;
+        let AdmittedClient { peer, inbox, contribution } = participant.joined;
         let (rkey, offset, data, immediate) = match delivery {
-            Delivery::Open => {
+            RoundDelivery::Open => {
                 let deadline_ms = self.deadline.since(now).as_millis() as u64;
-                let open = Open {
+                let open = OpenMessage {
                     contribution,
                     deadline_ms,
                     grant: participant.grant,
                     ..self.opening.clone()
                 };
-                (inbox, 0, open.encode().into(), Kind::Open as u32)
+                (inbox, 0, open.encode().into(), MessageKind::Open as u32)
             }
-            Delivery::End => (inbox, 0, self.end(contribution).encode().into(), Kind::End as u32),
-            Delivery::Sum(chunk) => {
+            RoundDelivery::End => {
+                (inbox, 0, self.end(contribution).encode().into(), MessageKind::End as u32)
+            }
+            RoundDelivery::Sum(chunk) => {
                 let ready = participant.ready.as_ref()?;
                 let Settled::Closed(sum) = self.chunks.get(chunk as usize)? else { return None };
                 let offset = u64::from(chunk) * u64::from(ready.stride);

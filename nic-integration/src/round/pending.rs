@@ -9,7 +9,7 @@ use super::message::ContributionId;
 
 /// A client that was admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Joined {
+pub(super) struct AdmittedClient {
     pub(super) peer: Peer,
     pub(super) inbox: u32,
     pub(super) contribution: ContributionId,
@@ -18,7 +18,7 @@ pub(super) struct Joined {
 /// The next round: the clients admitted to it so far.
 #[derive(Default)]
 pub(super) struct PendingRound {
-    joined: BTreeMap<u16, Joined>,
+    joined: BTreeMap<u16, AdmittedClient>,
     hellos: BTreeMap<u16, Vec<u8>>,
     /// When the round opens without those that are missing: set when the first client joins.
     deadline: Option<Time>,
@@ -45,12 +45,12 @@ impl PendingRound {
     }
 
     /// Returns the client that waits as `contributor`.
-    pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
+    pub(super) fn joined(&self, contributor: u16) -> Option<&AdmittedClient> {
         self.joined.get(&contributor)
     }
 
     /// Returns whether this very client waits.
-    pub(super) fn waits(&self, contributor: u16, joined: &Joined) -> bool {
+    pub(super) fn waits(&self, contributor: u16, joined: &AdmittedClient) -> bool {
         self.joined.get(&contributor) == Some(joined)
     }
 
@@ -58,10 +58,10 @@ impl PendingRound {
     pub(super) fn join(
         &mut self,
         contributor: u16,
-        joined: Joined,
+        joined: AdmittedClient,
         hello: Vec<u8>,
         deadline: Time,
-    ) -> Option<Joined> {
+    ) -> Option<AdmittedClient> {
         self.deadline.get_or_insert(deadline);
         self.notice.get_or_insert(deadline);
         self.hellos.insert(contributor, hello);
@@ -69,7 +69,7 @@ impl PendingRound {
     }
 
     /// Takes a client out. The deadline counts on for the others, if there are any.
-    pub(super) fn leave(&mut self, contributor: u16) -> Option<Joined> {
+    pub(super) fn leave(&mut self, contributor: u16) -> Option<AdmittedClient> {
         self.hellos.remove(&contributor);
         let joined = self.joined.remove(&contributor);
         if self.joined.is_empty() {
@@ -122,7 +122,7 @@ impl PendingRound {
     }
 
     /// Takes out all but these clients, who wait for the next round.
-    pub(super) fn take_all_but(&mut self, late: &BTreeSet<u16>) -> BTreeMap<u16, Joined> {
+    pub(super) fn take_all_but(&mut self, late: &BTreeSet<u16>) -> BTreeMap<u16, AdmittedClient> {
         let all: Vec<u16> = self.joined.keys().copied().collect();
         let taken = all.into_iter().filter(|contributor| !late.contains(contributor));
         taken.filter_map(|contributor| Some((contributor, self.leave(contributor)?))).collect()

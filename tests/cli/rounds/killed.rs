@@ -20,7 +20,7 @@ use ciphergram_nic::{
     Bytes, Driver,
     federation::nodes::{read_identity, read_node},
     proto::Config,
-    round::{Contributor, ContributorConfig, ContributorEvent, SumLayout},
+    round::{RoundClient, RoundClientConfig, RoundClientEvent, SumLayout},
     wire::UdpWire,
 };
 use safetensors::Dtype;
@@ -320,7 +320,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let sealer = Sealer::new(own_key, engine, own, ticket, &terms).unwrap();
     let (chunks, seed) = (*sealer.chunks(), sealer.contributor().seed);
     let stream = Bytes::from(sealer.seal_all().unwrap());
-    let config = ContributorConfig {
+    let config = RoundClientConfig {
         endpoint: Config::new(
             read_identity(&place.path("keys/client.identity")).unwrap(),
             NonZeroU32::new(77).unwrap(),
@@ -332,16 +332,16 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
         seed: [1; 32],
     };
     let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
-    let mut node = Contributor::new(config).unwrap();
+    let mut node = RoundClient::new(config).unwrap();
     let hello = Announcement { seed, job: job.id(), lowest_round: 0, agreement, proposal: None }
         .to_bytes(key);
     node.join(driver.now(), seed.id(), hello, None).unwrap();
     let (mut open, mut next, mut counted) = (false, 0, 0);
     let chunk_bytes = NonZeroU32::new(chunks.bytes_of(0) as u32).unwrap();
-    let turn = |node: &mut Contributor, now| {
+    let turn = |node: &mut RoundClient, now| {
         while let Some(event) = node.poll_event() {
-            counted += u32::from(matches!(event, ContributorEvent::Counted { .. }));
-            if matches!(event, ContributorEvent::Opened(_)) {
+            counted += u32::from(matches!(event, RoundClientEvent::Counted { .. }));
+            if matches!(event, RoundClientEvent::Opened(_)) {
                 let layout = SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
                 node.accept(now, layout).unwrap();
                 open = true;

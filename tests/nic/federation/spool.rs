@@ -8,7 +8,7 @@ use ciphergram_he::exchange::Announcement;
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{Contributor, ContributorSet, SecretKey, Sum, Ticket};
 use ciphergram_nic::federation::spool::{
-    Content, KeptSum, Spool, SpoolHeader, fingerprint, is_spool, remove,
+    KeptSum, Spool, SpoolContent, SpoolHeader, fingerprint, is_spool, remove,
 };
 use ciphergram_nic::round::Resume;
 use ciphergram_tests::cases;
@@ -80,7 +80,7 @@ fn place(bytes: &[u8]) -> Place {
     Place { _folder: folder, path }
 }
 
-type Read = Option<(SpoolHeader, Content)>;
+type Read = Option<(SpoolHeader, SpoolContent)>;
 
 fn read(path: &Path) -> Result<Read, String> {
     let opened = Spool::open(path, key(Scheme::CkksSum).public());
@@ -102,7 +102,7 @@ fn a_file_cut_anywhere_holds_its_whole_records_and_goes_on() {
             continue;
         };
         let bytes: usize = BATCHES[..batches].iter().sum();
-        let expected = (w.header.clone(), Content::Chunks(w.stream[..bytes].to_vec()));
+        let expected = (w.header.clone(), SpoolContent::Chunks(w.stream[..bytes].to_vec()));
         assert!(found == Some(expected), "cut at {cut}");
         if cut % 50 > 0 {
             continue;
@@ -113,7 +113,7 @@ fn a_file_cut_anywhere_holds_its_whole_records_and_goes_on() {
         drop(found);
         let (_, content) = read(&place.path).unwrap().unwrap();
         let expected = [&w.stream[..bytes], b"more"].concat();
-        assert!(content == Content::Chunks(expected), "cut at {cut}");
+        assert!(content == SpoolContent::Chunks(expected), "cut at {cut}");
     }
 }
 
@@ -217,13 +217,13 @@ fn a_sum_is_the_last_that_a_spool_holds() {
         found.spool.keep(&sum, &[0, 7], key).unwrap();
         drop(found);
         let kept = KeptSum { sum: sum.clone(), clipped: vec![0, 7] };
-        let expected = (w.header.clone(), Content::Sum(Box::new(kept)));
+        let expected = (w.header.clone(), SpoolContent::Sum(Box::new(kept)));
         assert!(read(&place.path).unwrap() == Some(expected.clone()));
         let whole = fs::read(&place.path).unwrap();
         // Cut while the sum was written: the chunks are there still.
         fs::write(&place.path, &whole[..whole.len() - 1]).unwrap();
         let (_, content) = read(&place.path).unwrap().unwrap();
-        assert!(matches!(content, Content::Chunks(_)));
+        assert!(matches!(content, SpoolContent::Chunks(_)));
         for at in (*chunks.last().unwrap()..whole.len()).step_by(7) {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
@@ -304,7 +304,7 @@ proptest! {
         let place = place(&bytes);
         if let Ok(Some((header, content))) = read(&place.path) {
             prop_assert!(header == w.header);
-            let Content::Chunks(stream) = content else { panic!("a sum was never written") };
+            let SpoolContent::Chunks(stream) = content else { panic!("a sum was never written") };
             prop_assert!(w.stream.starts_with(&stream));
             let at = BATCHES.iter().scan(0, |sum, b| { *sum += b; Some(*sum) });
             prop_assert!(stream.is_empty() || at.into_iter().any(|end| end == stream.len()));

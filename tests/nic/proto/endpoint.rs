@@ -10,8 +10,8 @@ use std::time::Duration;
 use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
-    Cause, ChunkAdder, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
-    Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
+    Cause, ChunkAdder, ChunkLayout, Config, Endpoint, EndpointEvent, Identity, NodeId, Peer,
+    Refusal, Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
 };
 use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
@@ -64,7 +64,7 @@ impl Pair {
     }
 
     /// Runs until nothing happens for `span`; returns both ends' events.
-    fn run(&mut self, span: Duration) -> [Vec<Event>; 2] {
+    fn run(&mut self, span: Duration) -> [Vec<EndpointEvent>; 2] {
         let until = self.network.now() + span;
         let [one, two] = &mut self.ends;
         let mut nodes: [(SocketAddr, &mut dyn Node); 2] = [(addr(1), one), (addr(2), two)];
@@ -89,9 +89,9 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
         pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Bytes::new(), Some(10)).unwrap();
         let [sent, received] = pair.run(Duration::from_secs(9));
         assert_eq!(sent.len(), 2, "seed {seed}: {sent:?}");
-        assert!(sent.iter().all(|event| matches!(event, Event::Completed { .. })));
+        assert!(sent.iter().all(|event| matches!(event, EndpointEvent::Completed { .. })));
         let from = Peer { node: node(1), incarnation: 11 };
-        let written = |offset, bytes, immediate| Event::Written {
+        let written = |offset, bytes, immediate| EndpointEvent::Written {
             from,
             rkey: 7,
             offset,
@@ -121,7 +121,7 @@ fn a_late_answer_ends_the_handshake_that_its_silence_began() {
         let (now, peer) = (pair.network.now(), Peer::of(node(2)));
         pair.ends[0].write(now, peer, 7, 0, pattern(100, number), Some(0)).unwrap();
         let [sent, _] = pair.run(Duration::from_secs(5));
-        assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+        assert!(matches!(sent[..], [EndpointEvent::Completed { .. }]), "{sent:?}");
         let handshakes = pair.ends[0].stats().handshakes - before;
         // HELLOs after 600 and 700 ms, and their answers, of which neither is taken.
         assert!(number == 0 || handshakes <= 4, "{handshakes} datagrams for message {number}");
@@ -141,7 +141,7 @@ fn an_inbox_hands_over_whole_messages_each_once() {
         let [_, received] = pair.run(Duration::from_secs(9));
         let mut messages = BTreeMap::new();
         for event in received {
-            let Event::Received { immediate: Some(immediate), data, .. } = event else {
+            let EndpointEvent::Received { immediate: Some(immediate), data, .. } = event else {
                 panic!("seed {seed}: {event:?}");
             };
             assert!(messages.insert(immediate, data).is_none(), "seed {seed}: twice");
@@ -172,7 +172,9 @@ fn what_may_not_be_written_is_refused_by_code() {
         let data = pattern(bytes, 0);
         let id = pair.ends[0].write(now, Peer::of(node(2)), rkey, offset, data, None).unwrap();
         let [sent, received] = pair.run(Duration::from_secs(1));
-        let [Event::Refused { message, refusal, .. }] = sent[..] else { panic!("{sent:?}") };
+        let [EndpointEvent::Refused { message, refusal, .. }] = sent[..] else {
+            panic!("{sent:?}")
+        };
         assert_eq!((message, refusal), (id, expected), "rkey {rkey}");
         assert!(received.is_empty());
     }
@@ -189,7 +191,10 @@ fn a_withdrawn_region_refuses_the_rest_of_a_message() {
     assert!(sent.is_empty());
     pair.ends[1].deregister(5);
     let [sent, received] = pair.run(Duration::from_secs(1));
-    assert!(matches!(sent[..], [Event::Refused { refusal: Refusal::UnknownRkey, .. }]), "{sent:?}");
+    assert!(
+        matches!(sent[..], [EndpointEvent::Refused { refusal: Refusal::UnknownRkey, .. }]),
+        "{sent:?}"
+    );
     assert!(received.is_empty());
 }
 
@@ -209,8 +214,10 @@ fn what_is_refused_is_never_reported_as_done_however_much_there_is() {
         let [sent, _] = pair.run(Duration::from_secs(60));
         for event in sent {
             let (message, expected) = match event {
-                Event::Completed { message, .. } => (message, false),
-                Event::Refused { message, refusal: Refusal::UnknownRkey, .. } => (message, true),
+                EndpointEvent::Completed { message, .. } => (message, false),
+                EndpointEvent::Refused { message, refusal: Refusal::UnknownRkey, .. } => {
+                    (message, true)
+                }
                 other => panic!("seed {seed}: {other:?}"),
             };
             assert_eq!(refused.remove(&message), Some(expected), "seed {seed}");
@@ -272,8 +279,10 @@ fn two_that_greet_each_other_at_once_come_to_one_session() {
         }
         let events = pair.run(Duration::from_secs(9));
         for (end, events) in events.iter().enumerate() {
-            let done = events.iter().filter(|event| matches!(event, Event::Completed { .. }));
-            let written = events.iter().filter(|event| matches!(event, Event::Written { .. }));
+            let done =
+                events.iter().filter(|event| matches!(event, EndpointEvent::Completed { .. }));
+            let written =
+                events.iter().filter(|event| matches!(event, EndpointEvent::Written { .. }));
             assert_eq!((done.count(), written.count()), (2, 2), "seed {seed}, {end}: {events:?}");
             let expected = pattern(30_000, 1 - end);
             assert_eq!(pair.ends[end].memory(7).unwrap()[50_000..80_000], expected[..]);
@@ -303,25 +312,28 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
     let [sent, _] = pair.run(Duration::from_millis(9_999));
     assert!(sent.is_empty());
     let [sent, _] = pair.run(Duration::from_millis(2));
-    assert_eq!(sent, [Event::Unreachable { peer, cause: Cause::Silence }]);
+    assert_eq!(sent, [EndpointEvent::Unreachable { peer, cause: Cause::Silence }]);
 
     pair.ends[1].register_memory(1, 100, None).unwrap();
     let now = pair.network.now();
     pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
     let [sent, _] = pair.run(Duration::from_secs(1));
     let known = Peer { node: node(2), incarnation: 22 };
-    assert!(matches!(sent[..], [Event::Completed { peer, .. }] if peer == known), "{sent:?}");
+    assert!(
+        matches!(sent[..], [EndpointEvent::Completed { peer, .. }] if peer == known),
+        "{sent:?}"
+    );
     pair.ends[1] = endpoint(2, 23);
     pair.ends[1].register_memory(1, 100, None).unwrap();
     let now = pair.network.now();
     pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
     let [sent, received] = pair.run(Duration::from_secs(1));
-    assert_eq!(sent, [Event::Unreachable { peer: known, cause: Cause::Restarted }]);
+    assert_eq!(sent, [EndpointEvent::Unreachable { peer: known, cause: Cause::Restarted }]);
     assert!(received.is_empty(), "what was meant for another process must not land");
     let now = pair.network.now();
     pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
     let [sent, received] = pair.run(Duration::from_secs(1));
-    assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+    assert!(matches!(sent[..], [EndpointEvent::Completed { .. }]), "{sent:?}");
     assert_eq!(received.len(), 1);
 }
 
@@ -345,10 +357,13 @@ fn two_links_that_become_one_use_no_id_twice() {
     (2..7).for_each(|byte| drop(write(&mut pair, 0, present, byte)));
     // To whichever runs: by the link to the process before.
     let [sent, _] = write(&mut pair, 0, Peer::of(node(2)), 7);
-    assert!(sent.iter().all(|event| matches!(event, Event::Unreachable { .. })), "{sent:?}");
+    assert!(
+        sent.iter().all(|event| matches!(event, EndpointEvent::Unreachable { .. })),
+        "{sent:?}"
+    );
     for byte in 8..12 {
         let [sent, received] = write(&mut pair, 0, present, byte);
-        assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+        assert!(matches!(sent[..], [EndpointEvent::Completed { .. }]), "{sent:?}");
         assert_eq!((received.len(), pair.ends[1].memory(1).unwrap()), (1, vec![byte]));
     }
 }
@@ -429,8 +444,8 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
         pair.ends[0].sum(now, peer, sum(round, contributor, chunk, data)).unwrap();
         let [mut sent, received] = pair.run(Duration::from_secs(1));
         let status = match sent.pop() {
-            Some(Event::Completed { .. }) => Ok(()),
-            Some(Event::Refused { refusal, .. }) => Err(refusal),
+            Some(EndpointEvent::Completed { .. }) => Ok(()),
+            Some(EndpointEvent::Refused { refusal, .. }) => Err(refusal),
             other => panic!("{other:?}"),
         };
         (status, received, ledger.lock().unwrap().len())
@@ -449,7 +464,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert_eq!(send(4, 5, (0, 8), &[1; 8]), added(2), "again, cut differently");
     assert_eq!(send(4, 5, (1, 8), &[1; 12]), added(3), "chunk 1 again, chunk 2 new");
     assert_eq!(send(4, 5, (1, 8), &[2; 8]), added(3), "other bytes: the first count");
-    let closes = |chunk| Event::ChunkClosed { rkey: 6, chunk };
+    let closes = |chunk| EndpointEvent::ChunkClosed { rkey: 6, chunk };
     assert_eq!(send(4, 69, (0, 8), &[3; 16]), (Ok(()), vec![closes(0), closes(1)], 5));
     assert_eq!(send(4, 69, (0, 8), &[3; 8]), added(5), "a closed chunk still knows its own");
     let region = pair.ends[1].sum_region(6).unwrap();
@@ -465,7 +480,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
         pair.run(Duration::from_secs(1))
     };
     let [sent, received] = late(&[9; 4]);
-    assert!(matches!(sent[..], [Event::Refused { refusal: Refusal::RoundClosed, .. }]));
+    assert!(matches!(sent[..], [EndpointEvent::Refused { refusal: Refusal::RoundClosed, .. }]));
     assert!(received.is_empty());
     let expected = [(0, 1), (1, 1), (2, 1), (0, 3), (1, 3)];
     assert_eq!(*ledger.lock().unwrap(), expected);
@@ -488,8 +503,8 @@ fn sums_that_arrive_together_are_answered_apart() {
         let [sent, _] = pair.run(Duration::from_secs(1));
         let status = |message| {
             let found = sent.iter().find_map(|event| match event {
-                Event::Completed { message: of, .. } if *of == message => Some(Ok(())),
-                Event::Refused { message: of, refusal, .. } if *of == message => {
+                EndpointEvent::Completed { message: of, .. } if *of == message => Some(Ok(())),
+                EndpointEvent::Refused { message: of, refusal, .. } if *of == message => {
                     Some(Err(*refusal))
                 }
                 _ => None,
@@ -560,10 +575,10 @@ fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
     assert_eq!(heard.len(), 1, "what waited is answered later");
     told.extend(heard);
     reports.extend(seen);
-    let declined = Event::Unreachable { peer, cause: Cause::Unlisted };
+    let declined = EndpointEvent::Unreachable { peer, cause: Cause::Unlisted };
     assert!(told.iter().all(|event| *event == declined), "{told:?}");
     let stranger = Stranger::Unlisted(node(3));
-    assert_eq!(reports, [Event::Stranger { from: addr(2), stranger }]);
+    assert_eq!(reports, [EndpointEvent::Stranger { from: addr(2), stranger }]);
     assert_eq!(pair.ends[0].links_to(node(3)), 0);
     assert_eq!(pair.ends[0].usage().links, 0);
 }
@@ -577,7 +592,7 @@ fn whoever_knows_another_key_gets_silence_and_is_reported_now_and_then() {
     pair.ends[1].write(now, Peer::of(node(9)), 1, 0, pattern(8, 0), None).unwrap();
     let [reports, heard] = pair.run(Duration::from_secs(5));
     assert_eq!(heard, []);
-    let wrong_key = Event::Stranger { from: addr(2), stranger: Stranger::WrongKey };
+    let wrong_key = EndpointEvent::Stranger { from: addr(2), stranger: Stranger::WrongKey };
     assert_eq!(reports, [wrong_key]);
     assert!(pair.ends[0].stats().turned_away > 5);
 }

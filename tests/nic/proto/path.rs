@@ -9,7 +9,7 @@ use std::time::Duration;
 use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_PATHS;
-use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer};
+use ciphergram_nic::proto::{Cause, Config, Endpoint, EndpointEvent, Peer};
 use ciphergram_nic::{NicError, Node};
 
 use crate::support::multipath::{End, MEMORY, QUICK, World, addr, identity, node};
@@ -120,10 +120,13 @@ fn a_flow_whose_only_path_fails_is_reported_although_others_answer() {
         }
         world.idle(Duration::from_millis(50));
         let polled = std::iter::from_fn(|| world.ends[0].endpoint.poll_event());
-        events = polled.filter(|event| !matches!(event, Event::Completed { .. })).collect();
+        events = polled.filter(|event| !matches!(event, EndpointEvent::Completed { .. })).collect();
         now = world.network.now();
     }
-    assert!(matches!(events[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{events:?}");
+    assert!(
+        matches!(events[..], [EndpointEvent::Unreachable { cause: Cause::Silence, .. }]),
+        "{events:?}"
+    );
 }
 
 #[test]
@@ -142,7 +145,10 @@ fn without_any_way_the_peer_is_unreachable_and_found_again() {
     world.write(0, Peer::of(node(2)), 100_000);
     world.idle(Duration::from_secs(30));
     let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
-    assert!(matches!(events[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{events:?}");
+    assert!(
+        matches!(events[..], [EndpointEvent::Unreachable { cause: Cause::Silence, .. }]),
+        "{events:?}"
+    );
     // Any one path is enough.
     world.ends[0].dead.remove(&1);
     let took = world.write_and_check(100_000);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ciphergram_nic::Bytes;
 use ciphergram_nic::NicError;
 use ciphergram_nic::faults::Faults;
-use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, MAX_PIPELINES, Peer};
+use ciphergram_nic::proto::{Cause, Config, Endpoint, EndpointEvent, MAX_PIPELINES, Peer};
 
 use crate::support::multipath::{End, MEMORY, QUICK, World, identity, node};
 
@@ -129,7 +129,7 @@ fn all_channels_silent_is_a_silent_peer() {
     world.write(0, Peer::of(node(2)), 400_000);
     world.idle(Duration::from_secs(15));
     let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
-    let silent = Event::Unreachable { peer: peer(2), cause: Cause::Silence };
+    let silent = EndpointEvent::Unreachable { peer: peer(2), cause: Cause::Silence };
     assert_eq!(events, [silent]);
     world.ends[0].dead.clear();
     world.write_and_check(400_000);
@@ -145,7 +145,7 @@ fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
         world.idle(Duration::from_secs(3));
         let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
         assert!(
-            matches!(events[..], [Event::Unreachable { cause: Cause::Restarted, .. }]),
+            matches!(events[..], [EndpointEvent::Unreachable { cause: Cause::Restarted, .. }]),
             "{events:?}"
         );
         world.write_and_check(400_000);
@@ -165,7 +165,7 @@ fn who_was_given_up_is_written_to_again() {
     world.write(1, peer(1), 900_000);
     world.idle(Duration::from_secs(15));
     let events: Vec<_> = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).collect();
-    let silent = Event::Unreachable { peer: peer(1), cause: Cause::Silence };
+    let silent = EndpointEvent::Unreachable { peer: peer(1), cause: Cause::Silence };
     assert_eq!(events.last(), Some(&silent));
     world.ends[0].dead.clear();
     world.write(1, peer(1), 900_000);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ciphergram_nic::sim::Tally;
+use ciphergram_nic::sim::NetworkTally;
 
 type Counts = BTreeMap<&'static str, u64>;
 
@@ -28,7 +28,7 @@ impl Summary {
         *self.happened.entry(name).or_default() += 1;
     }
 
-    pub(crate) fn tally(&mut self, tally: Tally) {
+    pub(crate) fn tally(&mut self, tally: NetworkTally) {
         self.add("datagrams delivered", tally.delivered);
         let faults = [
             ("lost", tally.injected.lost),

@@ -19,7 +19,8 @@ use ciphergram_he::{
 };
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
-    Client, Error, Observation, Participation, PathConfig, RoundResult, Server, ServerConfig,
+    Error, FederationClient, FederationServer, Observation, Participation, PathConfig, RoundResult,
+    ServerConfig,
 };
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
@@ -164,9 +165,9 @@ pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
 
-pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client<UdpWire>, Error> {
+pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<FederationClient<UdpWire>, Error> {
     let wires = UdpWire::bind_towards(addr, 1, 1)?;
-    Client::new(wires, addr, server().id(), number, node(number), PathConfig::default())
+    FederationClient::new(wires, addr, server().id(), number, node(number), PathConfig::default())
 }
 
 /// Wires for an aggregator of two pipelines, at any port.
@@ -211,7 +212,7 @@ pub(crate) fn serve_over<W: Wire>(
     config: ServerConfig,
     dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
 ) -> Serving {
-    let server = Server::new(wires, key.clone(), job.clone(), engine(), config).unwrap();
+    let server = FederationServer::new(wires, key.clone(), job.clone(), engine(), config).unwrap();
     let addr = server.local_addr().unwrap();
     let (sender, events) = mpsc::channel();
     let thread = thread::spawn(move || {

@@ -10,7 +10,7 @@ use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_REST_SPAN;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, NodeId, Opcode, Origin, Peer, Route, Time,
+    Config, Endpoint, EndpointEvent, Identity, NodeId, Opcode, Origin, Peer, Route, Time,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -129,7 +129,11 @@ impl World {
 
     /// Runs until `end` has had `count` completions; returns the time that took, and both ends'
     /// other events.
-    pub(crate) fn until_completed(&mut self, end: usize, count: usize) -> (Duration, Vec<Event>) {
+    pub(crate) fn until_completed(
+        &mut self,
+        end: usize,
+        count: usize,
+    ) -> (Duration, Vec<EndpointEvent>) {
         let (began, mut others, mut completed) = (self.network.now(), vec![], 0);
         let until = began + Duration::from_secs(60);
         while completed < count {
@@ -139,8 +143,8 @@ impl World {
             for from in 0..2 {
                 while let Some(event) = self.ends[from].endpoint.poll_event() {
                     match event {
-                        Event::Completed { .. } if from == end => completed += 1,
-                        Event::Completed { .. } => {}
+                        EndpointEvent::Completed { .. } if from == end => completed += 1,
+                        EndpointEvent::Completed { .. } => {}
                         other => others.push(other),
                     }
                 }
@@ -169,7 +173,7 @@ impl World {
     pub(crate) fn write_and_check(&mut self, bytes: usize) -> Duration {
         self.write(0, Peer::of(node(2)), bytes);
         let (took, events) = self.until_completed(0, 1);
-        assert!(matches!(events[..], [Event::Written { .. }]), "{events:?}");
+        assert!(matches!(events[..], [EndpointEvent::Written { .. }]), "{events:?}");
         let memory = self.ends[1].endpoint.memory(MEMORY).unwrap();
         assert!((0..bytes).all(|at| memory[at] == (at * 31 + at / 251) as u8));
         took

@@ -20,8 +20,9 @@ use ciphergram_nic::proto::{
     Time,
 };
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
-    ContributorConfig, ContributorEvent, End, Opened, Opening, Readiness, Resume, SumLayout,
+    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Readiness,
+    ReadyRound, Resume, RoundClient, RoundClientConfig, RoundClientEvent, RoundEnd, RoundOpening,
+    SumLayout,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -142,24 +143,24 @@ impl Application for Integers {
             Shard { chunks, adder }
         });
         let (layout, shards) = (LAYOUT, shards.into());
-        Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
+        Ok(Readiness::Ready(ReadyRound { terms, layout, shards, left_out, late }))
     }
 }
 
 /// The state of a client's owner.
 pub(crate) struct Client {
-    pub node: Option<Contributor>,
+    pub node: Option<RoundClient>,
     pub number: u16,
     pub addr: SocketAddr,
     pub issue: Issue,
-    pub opening: Option<Opening>,
+    pub opening: Option<RoundOpening>,
     next: u32,
     /// Chunks that it pushes in one message.
     pack: u32,
     /// First chunks of the messages that count.
     counted: BTreeSet<u32>,
     pub sums: BTreeMap<u32, (Vec<u16>, Vec<u64>)>,
-    pub ends: Vec<End>,
+    pub ends: Vec<RoundEnd>,
     pub refused: Vec<String>,
     pub rejected: Vec<Refusal>,
     pub unreachable: u32,
@@ -301,14 +302,14 @@ impl World {
             let (node, incarnation) = (endpoint.identity.id(), endpoint.incarnation.get());
             self.processes.insert(Peer { node, incarnation });
         }
-        let config = ContributorConfig {
+        let config = RoundClientConfig {
             endpoint,
             addr: SERVER.into(),
             aggregator: server().id(),
             contributor: number,
             seed: [self.incarnations as u8; 32],
         };
-        let node = Contributor::new(config).unwrap();
+        let node = RoundClient::new(config).unwrap();
         self.clients.retain(|client| client.number != number);
         let mut client = Client {
             node: Some(node),
@@ -457,7 +458,7 @@ impl World {
         let everyone: Vec<u16> = (0..self.settings.clients).collect();
         for client in &self.clients {
             assert_eq!(client.sums.len(), CHUNKS as usize, "seed {}", self.seed);
-            assert!(client.ends.last().is_some_and(End::is_complete), "seed {}", self.seed);
+            assert!(client.ends.last().is_some_and(RoundEnd::is_complete), "seed {}", self.seed);
             for (contributors, _) in client.sums.values() {
                 assert_eq!(*contributors, everyone, "seed {}", self.seed);
             }
@@ -506,11 +507,11 @@ impl Client {
     fn turn(&mut self, now: Time, ledger: &mut Ledger) {
         let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
-            if !matches!(event, ContributorEvent::Sum { .. } | ContributorEvent::Counted { .. }) {
+            if !matches!(event, RoundClientEvent::Sum { .. } | RoundClientEvent::Counted { .. }) {
                 ledger.print((self.number, &event));
             }
             match event {
-                ContributorEvent::Opened(opening) => {
+                RoundClientEvent::Opened(opening) => {
                     let layout = SumLayout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
                     node.accept(now, layout).unwrap();
                     self.opening = Some(opening);
@@ -518,7 +519,7 @@ impl Client {
                     self.counted.clear();
                     self.sums.clear();
                 }
-                ContributorEvent::Sum { chunk, bitmap, bytes } => {
+                RoundClientEvent::Sum { chunk, bitmap, bytes } => {
                     let contains = |c: &u16| bitmap[usize::from(c / 8)] >> (c % 8) & 1 == 1;
                     let contributors: Vec<u16> =
                         (0..8 * bitmap.len() as u16).filter(contains).collect();
@@ -528,29 +529,29 @@ impl Client {
                     let former = self.sums.insert(chunk, sum);
                     assert!(former.is_none(), "chunk {chunk} was reported twice");
                 }
-                ContributorEvent::Counted { first_chunk } => {
+                RoundClientEvent::Counted { first_chunk } => {
                     self.counted.insert(first_chunk);
                     for chunk in first_chunk..CHUNKS.min(first_chunk + self.pack) {
                         ledger.count(self.round(), self.number, chunk);
                     }
                 }
-                ContributorEvent::Ended(end) => {
+                RoundClientEvent::Ended(end) => {
                     self.check_end(&end);
                     self.ends.push(end);
                     self.done = true;
                 }
-                ContributorEvent::Refused { reason } => {
+                RoundClientEvent::Refused { reason } => {
                     self.refused.push(reason);
                     self.done = true;
                 }
-                ContributorEvent::Rejected { refusal, .. } => {
+                RoundClientEvent::Rejected { refusal, .. } => {
                     self.rejected.push(refusal);
                 }
-                ContributorEvent::Unreachable => {
+                RoundClientEvent::Unreachable => {
                     self.unreachable += 1;
                     node.rejoin(now).unwrap();
                 }
-                ContributorEvent::Unlisted => {
+                RoundClientEvent::Unlisted => {
                     self.unlisted += 1;
                     // One that insists, but not for ever.
                     if self.unlisted < 50 {
@@ -570,7 +571,7 @@ impl Client {
     }
 
     /// A few messages a turn: sealing takes time, so that crashes fall in the middle.
-    fn push(&mut self, now: Time, node: &mut Contributor, ledger: &mut Ledger) {
+    fn push(&mut self, now: Time, node: &mut RoundClient, ledger: &mut Ledger) {
         for _ in 0..2 {
             if self.opening.is_none() || self.next >= CHUNKS || !node.can_push() {
                 return;
@@ -585,7 +586,7 @@ impl Client {
     }
 
     /// Checks that an END matches the sums.
-    fn check_end(&self, end: &End) {
+    fn check_end(&self, end: &RoundEnd) {
         assert_eq!(end.closed as usize, self.sums.len());
         assert_eq!(end.closed + end.withheld, CHUNKS);
         for (contributor, chunks) in &end.contributed {

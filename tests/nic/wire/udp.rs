@@ -10,9 +10,10 @@ use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::faults::{Faults, MILLION};
 use ciphergram_nic::proto::Origin;
-use ciphergram_nic::relay::{Line, Switch};
+use ciphergram_nic::relay::{Bottleneck, RelaySwitch};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, SumLayout,
+    Aggregator, AggregatorConfig, RoundClient, RoundClientConfig, RoundClientEvent, RoundEnd,
+    SumLayout,
 };
 use ciphergram_nic::wire::{Faulty, UdpWire, Wire};
 
@@ -22,8 +23,8 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
-    let config = ContributorConfig {
+fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, RoundEnd) {
+    let config = RoundClientConfig {
         endpoint: process(node(number), 100 + u32::from(number)),
         addr: aggregator,
         aggregator: server().id(),
@@ -31,7 +32,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
         seed: [number as u8; 32],
     };
     let mut driver = Driver::new(UdpWire::bind(loopback(0)).unwrap());
-    let mut node = Contributor::new(config).unwrap();
+    let mut node = RoundClient::new(config).unwrap();
     node.join(driver.now(), [number as u8; 16], hello(number as u8), None).unwrap();
     let mut next = CHUNKS;
     let mut sums = vec![Vec::new(); CHUNKS as usize];
@@ -39,16 +40,16 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
         .run(&mut node, |node, now| {
             while let Some(event) = node.poll_event() {
                 match event {
-                    ContributorEvent::Opened(_) => {
+                    RoundClientEvent::Opened(_) => {
                         node.accept(now, SumLayout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
                         next = 0;
                     }
-                    ContributorEvent::Sum { chunk, bytes, .. } => {
+                    RoundClientEvent::Sum { chunk, bytes, .. } => {
                         let words = bytes.as_chunks().0.iter();
                         sums[chunk as usize] = words.map(|w| u64::from_le_bytes(*w)).collect();
                     }
-                    ContributorEvent::Counted { .. } => {}
-                    ContributorEvent::Ended(end) => return ControlFlow::Break(end),
+                    RoundClientEvent::Counted { .. } => {}
+                    RoundClientEvent::Ended(end) => return ControlFlow::Break(end),
                     other => panic!("{other:?}"),
                 }
             }
@@ -164,7 +165,7 @@ fn a_switch_marks_congestion_both_ways() {
     let mut client = UdpWire::bind(loopback(0)).unwrap();
     let faults = Faults { marking: MILLION, ..Faults::default() };
     let to = server.local_addr().unwrap();
-    let mut switch = Switch::bind(loopback(0), to, faults, Line::default(), 1).unwrap();
+    let mut switch = RelaySwitch::bind(loopback(0), to, faults, Bottleneck::default(), 1).unwrap();
     let through = switch.local_addr().unwrap();
     let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(6))));
     let receive = |wire: &mut UdpWire| {

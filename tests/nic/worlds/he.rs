@@ -10,18 +10,18 @@ use std::time::Duration;
 use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Chunks, Scheme};
-use ciphergram_he::{Contributor as Participant, ContributorSet};
+use ciphergram_he::{Contributor, ContributorSet};
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::federation::SumApplication;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, SumMessage, Time,
+    Config, Endpoint, EndpointEvent, Identity, Opcode, Peer, Refusal, SumMessage, Time,
 };
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Opening,
-    SumLayout,
+    Aggregator, AggregatorConfig, RoundClient, RoundClientConfig, RoundClientEvent, RoundEnd,
+    RoundOpening, SumLayout,
 };
 use ciphergram_nic::sim::Network;
 use ciphergram_tests::seeds;
@@ -44,7 +44,7 @@ fn lattice() -> &'static SecretKey {
 
 struct Client {
     key: &'static SecretKey,
-    node: Option<Contributor>,
+    node: Option<RoundClient>,
     number: u16,
     addr: SocketAddr,
     values: usize,
@@ -54,10 +54,10 @@ struct Client {
     fields: Vec<u32>,
     /// All chunks, sealed once, as in a spool.
     stream: Bytes,
-    open: Option<(Opening, RoundTerms)>,
+    open: Option<(RoundOpening, RoundTerms)>,
     next: u32,
     sums: BTreeMap<u32, (ContributorSet, Vec<u8>)>,
-    end: Option<End>,
+    end: Option<RoundEnd>,
 }
 
 struct World {
@@ -157,7 +157,7 @@ impl World {
 
     /// Starts a client, or starts it again as another process with what it had sealed.
     fn start_client(&mut self, number: u16) {
-        let config = ContributorConfig {
+        let config = RoundClientConfig {
             endpoint: self.config(node(number)),
             addr: SERVER.into(),
             aggregator: server().id(),
@@ -167,7 +167,7 @@ impl World {
         let (now, port) = (self.network.now(), 1000 + self.incarnations as u16);
         let client = &mut self.clients[usize::from(number)];
         client.addr = SocketAddr::from(([10, 0, 0, 1], port));
-        let mut node = Contributor::new(config).unwrap();
+        let mut node = RoundClient::new(config).unwrap();
         let hello = client.announcement.to_bytes(self.key.public());
         node.join(now, client.announcement.seed.id(), hello, None).unwrap();
         client.node = Some(node);
@@ -233,11 +233,11 @@ impl Client {
         let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
             match event {
-                ContributorEvent::Opened(opening) => self.on_opened(&mut node, now, opening),
-                ContributorEvent::Sum { chunk, bitmap, bytes } => {
+                RoundClientEvent::Opened(opening) => self.on_opened(&mut node, now, opening),
+                RoundClientEvent::Sum { chunk, bitmap, bytes } => {
                     let (_, terms) = self.open.as_ref().unwrap();
                     let mut set = ContributorSet::none(terms.participants.len());
-                    for (index, Participant { number: n, .. }) in
+                    for (index, Contributor { number: n, .. }) in
                         terms.participants.iter().enumerate()
                     {
                         if bitmap[usize::from(n / 8)] >> (n % 8) & 1 == 1 {
@@ -246,12 +246,12 @@ impl Client {
                     }
                     assert!(self.sums.insert(chunk, (set, bytes)).is_none(), "chunk {chunk} twice");
                 }
-                ContributorEvent::Counted { .. } => {}
-                ContributorEvent::Ended(end) => self.end = Some(end),
-                ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
-                ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
-                ContributorEvent::Unreachable => node.rejoin(now).unwrap(),
-                ContributorEvent::Unlisted => panic!("not listed"),
+                RoundClientEvent::Counted { .. } => {}
+                RoundClientEvent::Ended(end) => self.end = Some(end),
+                RoundClientEvent::Refused { reason } => panic!("refused: {reason}"),
+                RoundClientEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
+                RoundClientEvent::Unreachable => node.rejoin(now).unwrap(),
+                RoundClientEvent::Unlisted => panic!("not listed"),
             }
         }
         // A message a turn: sealing takes time, so that deaths fall in the middle.
@@ -269,7 +269,7 @@ impl Client {
         self.node = Some(node);
     }
 
-    fn on_opened(&mut self, node: &mut Contributor, now: Time, opening: Opening) {
+    fn on_opened(&mut self, node: &mut RoundClient, now: Time, opening: RoundOpening) {
         let key = self.key.public();
         let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
         let parameters = key.parameters();
@@ -375,7 +375,7 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let announced = world
         .clients
         .iter()
-        .map(|client| Participant { number: client.number, seed: client.announcement.seed });
+        .map(|client| Contributor { number: client.number, seed: client.announcement.seed });
     let (opening, terms) = world.clients[0].open.clone().unwrap();
     assert!(announced.eq(terms.participants.iter().copied()), "each once");
 
@@ -417,7 +417,7 @@ fn chunks_of_what_was_not_announced_do_not_count() {
         assert!(world.network.step(&mut nodes, now + FOREVER));
         let events = std::iter::from_fn(|| stranger.poll_event());
         refusals.extend(events.map(|event| match event {
-            Event::Refused { refusal, .. } => refusal,
+            EndpointEvent::Refused { refusal, .. } => refusal,
             other => panic!("{other:?}"),
         }));
     }

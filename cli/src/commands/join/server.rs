@@ -9,16 +9,17 @@ use std::{
 
 use ciphergram_nic::{
     federation::{
-        Error, Participation, PathConfig, Phase, RoundResult, UdpClient, UdpClientConfig, resolve,
+        Error, Participation, ParticipationPhase, PathConfig, RoundResult, UdpClient,
+        UdpClientConfig, resolve,
     },
     wire::PcapFile,
 };
 
 use super::refused;
 use crate::{
-    args::Join,
+    args::JoinArgs,
     failure::Failure,
-    files::{self, Kind},
+    files::{self, FileKind},
     nodes,
     report::warn,
 };
@@ -28,16 +29,20 @@ use crate::{
 const TOLD_AFTER: Duration = Duration::from_secs(5);
 
 /// The aggregator as a client finds it.
-pub(super) struct Server<'a> {
-    args: &'a Join,
+pub(super) struct FoundServer<'a> {
+    args: &'a JoinArgs,
     client: UdpClient,
     /// The option or the file that the aggregator's node key is from.
     key_source: String,
 }
 
-impl<'a> Server<'a> {
+impl<'a> FoundServer<'a> {
     /// Finds out where the server of a command may be, and reads the node keys, for client `number`.
-    pub(super) fn find(args: &'a Join, number: u16, paths: PathConfig) -> Result<Self, Failure> {
+    pub(super) fn find(
+        args: &'a JoinArgs,
+        number: u16,
+        paths: PathConfig,
+    ) -> Result<Self, Failure> {
         let name = &args.server;
         let addresses = resolve(name.as_str())
             .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
@@ -53,16 +58,17 @@ impl<'a> Server<'a> {
         mut self,
         participation: &Participation<'_>,
         spool: &Path,
-        mut follow: impl FnMut(Phase),
+        mut follow: impl FnMut(ParticipationPhase),
     ) -> Result<RoundResult, Failure> {
         if let Some(path) = &self.args.capture {
-            self.client.capture(PcapFile::new(files::create(path, Kind::Capture)?)?);
+            self.client.capture(PcapFile::new(files::create(path, FileKind::Capture)?)?);
         }
         let (args, key_source) = (self.args, &self.key_source);
         let (wait, start, mut told) = (args.wait, Instant::now(), false);
         let observe = |phase| {
             follow(phase);
-            let waits = matches!(phase, Phase::Contacting { .. }) && start.elapsed() < wait;
+            let waits =
+                matches!(phase, ParticipationPhase::Contacting { .. }) && start.elapsed() < wait;
             if !told && waits && start.elapsed() >= TOLD_AFTER.min(wait / 2) {
                 told = true;
                 warn(&format!(

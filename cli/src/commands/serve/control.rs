@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, mpsc::Sender};
 
 use ciphergram_nic::{
-    federation::Command,
+    federation::ServerCommand,
     round::{AggregatorEvent, Shortage},
 };
 
@@ -33,21 +33,21 @@ enum Stage {
 
 impl Control {
     /// Takes signals over for a server that takes `commands`.
-    pub(super) fn start(commands: Sender<Command>, list: AllowList) -> Self {
+    pub(super) fn start(commands: Sender<ServerCommand>, list: AllowList) -> Self {
         let stop = Arc::new(OnceLock::new());
         let stopping = stop.clone();
         signals::take_over(move |signal| match signal {
             Signal::HangUp => {
                 match list.read_again() {
                     // Nobody takes it once all rounds are over.
-                    Ok(nodes) => drop(commands.send(Command::Allow(nodes))),
+                    Ok(nodes) => drop(commands.send(ServerCommand::Allow(nodes))),
                     Err(failure) => warn(&format!("{failure}; the former allow list stays")),
                 }
                 true
             }
             // At the second one it ends at once.
             Signal::Interrupt | Signal::Terminate => {
-                stopping.set(signal).is_ok() && commands.send(Command::Stop).is_ok()
+                stopping.set(signal).is_ok() && commands.send(ServerCommand::Stop).is_ok()
             }
         });
         Self { stop, stage: Stage::Waiting { next: 0 }, chunks: 0, withheld: 0, shortage: None }

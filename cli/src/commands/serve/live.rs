@@ -4,21 +4,21 @@ use std::{collections::VecDeque, time::Duration};
 
 use ciphergram_nic::federation::{self, RangesProgress};
 
-use crate::{progress::Progress, report::counted};
+use crate::{progress::ProgressLine, report::counted};
 
 /// Reports that a rate is taken over: a second or more.
 const WINDOW: usize = 10;
 
 /// The line, erased when dropped.
 pub(super) struct Live {
-    progress: Progress,
+    progress: ProgressLine,
     rate: Rate,
 }
 
 impl Live {
     /// Returns a line, unless events are for programs (`json`).
     pub(super) fn new(json: bool) -> Self {
-        Self { progress: Progress::new(json, ""), rate: Rate::default() }
+        Self { progress: ProgressLine::new(json, ""), rate: Rate::default() }
     }
 
     /// Shows how far the server is.

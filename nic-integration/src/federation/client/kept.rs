@@ -11,7 +11,7 @@ use crate::{
     federation::{
         Error,
         participation::{Participation, RoundResult},
-        spool::{Content, Found, KeptSum, Spool, SpoolHeader, fingerprint},
+        spool::{FoundSpool, KeptSum, Spool, SpoolContent, SpoolHeader, fingerprint},
     },
     proto::Stats,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// The sum is of too few or is none; the spool's.
 pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
     match find(participation, participation.member.key.number())? {
-        Some(Found { spool, content: Content::Sum(kept), .. }) => {
+        Some(FoundSpool { spool, content: SpoolContent::Sum(kept), .. }) => {
             finish_kept(participation, spool, *kept).map(Some)
         }
         _ => Ok(None),
@@ -63,7 +63,10 @@ pub(super) fn finish_kept(
 /// # Errors
 ///
 /// It is of another one; the spool's; the ledger's.
-pub(super) fn find(participation: &Participation<'_>, number: u16) -> Result<Option<Found>, Error> {
+pub(super) fn find(
+    participation: &Participation<'_>,
+    number: u16,
+) -> Result<Option<FoundSpool>, Error> {
     let Participation { member, spool, update, weight, .. } = participation;
     let Some(path) = *spool else { return Ok(None) };
     let Some(found) = Spool::open(path, member.key.public())? else { return Ok(None) };
@@ -86,14 +89,14 @@ pub(super) fn find(participation: &Participation<'_>, number: u16) -> Result<Opt
     Ok(Some(found))
 }
 
-type Opened = (Option<OpenedSum>, Duration, Option<Spool>);
+type SpooledOutcome = (Option<OpenedSum>, Duration, Option<Spool>);
 
 /// Opens a sum, or checks it, and returns how long it took, and the spool. Removes that if the sum never opens.
 pub(super) fn open_spooled(
     participation: &Participation<'_>,
     sum: &Sum,
     spool: Option<Spool>,
-) -> Result<Opened, Error> {
+) -> Result<SpooledOutcome, Error> {
     let clock = Instant::now();
     let _span =
         info_span!("open", client = participation.member.key.number(), round = sum.round).entered();

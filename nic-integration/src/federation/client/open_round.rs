@@ -7,8 +7,8 @@ use ciphergram_he::{Contributor, ContributorSet, exchange::RoundTerms, params::C
 
 use super::stream::SealedStream;
 use crate::{
-    federation::{Error, participation::Phase},
-    round::{End, Opening, Sums},
+    federation::{Error, participation::ParticipationPhase},
+    round::{RoundEnd, RoundOpening, Sums},
 };
 
 /// Bytes of chunks in one message, rounded up to whole chunks: a refusal takes the rest of its message with it.
@@ -18,7 +18,7 @@ const MAX_PUSH_BYTES: usize = 1 << 16;
 pub(super) struct OpenRound {
     /// The time at which this contribution first met an open round.
     pub(super) since: Instant,
-    pub(super) opening: Opening,
+    pub(super) opening: RoundOpening,
     pub(super) terms: RoundTerms,
     /// For each chunk, the contributors of the sum that came back.
     pub(super) sets: Vec<ContributorSet>,
@@ -31,7 +31,12 @@ pub(super) struct OpenRound {
 
 impl OpenRound {
     /// Returns a round of which nothing is pushed.
-    pub(super) fn new(since: Instant, opening: Opening, terms: RoundTerms, chunks: Chunks) -> Self {
+    pub(super) fn new(
+        since: Instant,
+        opening: RoundOpening,
+        terms: RoundTerms,
+        chunks: Chunks,
+    ) -> Self {
         let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
         Self { since, opening, terms, sets, chunks, next: 0, back: 0 }
     }
@@ -92,15 +97,24 @@ impl OpenRound {
     }
 
     /// Returns how far it is, with the bytes that are sealed.
-    pub(super) fn phase(&self, sealed_bytes: usize) -> Phase {
+    pub(super) fn phase(&self, sealed_bytes: usize) -> ParticipationPhase {
         let (chunks, sealed) = (self.chunks.count(), self.sealed(sealed_bytes));
         let contributors = self.terms.participants.len();
-        Phase::Exchanging { contributors, chunks, sealed, sent: self.next, back: self.back }
+        ParticipationPhase::Exchanging {
+            contributors,
+            chunks,
+            sealed,
+            sent: self.next,
+            back: self.back,
+        }
     }
 
     /// Returns the phase that follows.
-    pub(super) fn opening_phase(&self, sealed_bytes: usize) -> Phase {
-        Phase::Opening { chunks: self.chunks.count(), sealed: self.sealed(sealed_bytes) }
+    pub(super) fn opening_phase(&self, sealed_bytes: usize) -> ParticipationPhase {
+        ParticipationPhase::Opening {
+            chunks: self.chunks.count(),
+            sealed: self.sealed(sealed_bytes),
+        }
     }
 
     /// Returns the stream of all sums, where they landed; empty if none did.
@@ -114,7 +128,7 @@ impl OpenRound {
     /// # Errors
     ///
     /// [`Error::Withheld`].
-    pub(super) fn check_whole(&self, end: &End) -> Result<(), Error> {
+    pub(super) fn check_whole(&self, end: &RoundEnd) -> Result<(), Error> {
         if end.withheld == 0 {
             return Ok(());
         }

@@ -25,11 +25,11 @@ use crate::{
     driver::MAX_SLEEP,
     federation::{
         Error,
-        participation::{Participation, Phase, RoundResult},
-        spool::{Content, Found, KeptSum, Spool, fingerprint},
+        participation::{Participation, ParticipationPhase, RoundResult},
+        spool::{FoundSpool, KeptSum, Spool, SpoolContent, fingerprint},
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout, Sums},
+    round::{Resume, RoundClient, RoundClientEvent, RoundEnd, RoundOpening, SumLayout, Sums},
 };
 
 /// The longest sleep while the sealing thread works.
@@ -53,14 +53,14 @@ pub(super) struct Run<'a> {
 }
 
 /// The beginning of a contribution.
-pub(super) enum Begun<'a> {
+pub(super) enum RunStart<'a> {
     /// It has to take part in a round.
     Run(Box<Run<'a>>),
     /// An earlier run took part, and its spool kept the sum.
     Kept(Spool, Box<KeptSum>),
 }
 
-type Turn = ControlFlow<Result<End, Error>, Duration>;
+type IterationFlow = ControlFlow<Result<RoundEnd, Error>, Duration>;
 
 impl<'a> Run<'a> {
     /// Begins with a fresh contribution, or with what the spool holds.
@@ -72,16 +72,16 @@ impl<'a> Run<'a> {
         participation: &'a Participation<'a>,
         server: SocketAddr,
         number: u16,
-    ) -> Result<Begun<'a>, Error> {
+    ) -> Result<RunStart<'a>, Error> {
         let Participation { member, update, weight, .. } = participation;
         let total_bytes = |announcement: &Announcement| {
             announcement.agreement.chunks(member.key.public().parameters()).total_bytes() as u64
         };
         let (announcement, resume, sealing) = match find(participation, number)? {
-            Some(Found { spool, content: Content::Sum(kept), .. }) => {
-                return Ok(Begun::Kept(spool, kept));
+            Some(FoundSpool { spool, content: SpoolContent::Sum(kept), .. }) => {
+                return Ok(RunStart::Kept(spool, kept));
             }
-            Some(Found { spool, header, content: Content::Chunks(chunks) }) => {
+            Some(FoundSpool { spool, header, content: SpoolContent::Chunks(chunks) }) => {
                 // Before anyone waits for us.
                 spool.reserve(total_bytes(&header.announcement))?;
                 let sealing =
@@ -113,15 +113,15 @@ impl<'a> Run<'a> {
             began: now,
             silence: (0, now),
         };
-        Ok(Begun::Run(Box::new(run)))
+        Ok(RunStart::Run(Box::new(run)))
     }
 
     /// Asks to take part.
     ///
     /// # Errors
     ///
-    /// As [`Contributor::join`].
-    pub(super) fn join(&self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+    /// As [`RoundClient::join`].
+    pub(super) fn join(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let contribution = self.announcement.seed.id();
         Ok(node.join(now, contribution, self.hello()?, self.resume)?)
     }
@@ -139,10 +139,10 @@ impl<'a> Run<'a> {
     /// Takes one turn of the loop: events, sealed chunks, pushes.
     pub(super) fn turn<'s>(
         &mut self,
-        node: &mut Contributor,
+        node: &mut RoundClient,
         now: Time,
         scope: &'s Scope<'s, 'a>,
-    ) -> Turn
+    ) -> IterationFlow
     where
         'a: 's,
     {
@@ -158,34 +158,34 @@ impl<'a> Run<'a> {
 
     fn step<'s>(
         &mut self,
-        node: &mut Contributor,
+        node: &mut RoundClient,
         now: Time,
         scope: &'s Scope<'s, 'a>,
-    ) -> Result<Option<End>, Error>
+    ) -> Result<Option<RoundEnd>, Error>
     where
         'a: 's,
     {
         while let Some(event) = node.poll_event() {
             match event {
-                ContributorEvent::Opened(opening) => self.on_opened(node, now, opening, scope)?,
-                ContributorEvent::Sum { chunk, bitmap, bytes } => {
+                RoundClientEvent::Opened(opening) => self.on_opened(node, now, opening, scope)?,
+                RoundClientEvent::Sum { chunk, bitmap, bytes } => {
                     let open = self.open.as_mut();
                     let taken = open.map_or(Ok(()), |open| open.take_sum(chunk, &bitmap, &bytes));
                     taken.map_err(|what| self.bad_round(what))?;
                 }
                 // Too late for a chunk: its sum goes on without this contribution.
-                ContributorEvent::Counted { .. }
-                | ContributorEvent::Rejected { refusal: Refusal::RoundClosed, .. } => {}
-                ContributorEvent::Rejected { first_chunk, refusal } => {
+                RoundClientEvent::Counted { .. }
+                | RoundClientEvent::Rejected { refusal: Refusal::RoundClosed, .. } => {}
+                RoundClientEvent::Rejected { first_chunk, refusal } => {
                     let (server, reason) = (self.server, refusal.to_string());
                     return Err(Error::Rejected { server, chunk: first_chunk, reason });
                 }
-                ContributorEvent::Ended(end) => return Ok(Some(end)),
-                ContributorEvent::Refused { reason } => {
+                RoundClientEvent::Ended(end) => return Ok(Some(end)),
+                RoundClientEvent::Refused { reason } => {
                     return Err(Error::Refused { server: self.server, reason });
                 }
-                ContributorEvent::Unreachable => self.ask_again(node, now)?,
-                ContributorEvent::Unlisted => {
+                RoundClientEvent::Unreachable => self.ask_again(node, now)?,
+                RoundClientEvent::Unlisted => {
                     let node = node.endpoint().node();
                     return Err(Error::Unlisted { server: self.server, node });
                 }
@@ -206,16 +206,16 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the part of the round that it is in.
-    pub(super) fn phase(&self, node: &Contributor) -> Phase {
+    pub(super) fn phase(&self, node: &RoundClient) -> ParticipationPhase {
         match &self.open {
             Some(open) => open.phase(self.sealing.stream().len()),
-            None if node.is_waiting() => Phase::Waiting,
-            None => Phase::Contacting { waited: self.began.elapsed() },
+            None if node.is_waiting() => ParticipationPhase::Waiting,
+            None => ParticipationPhase::Contacting { waited: self.began.elapsed() },
         }
     }
 
     /// Returns the phase after the last sum.
-    pub(super) fn opening_phase(&self) -> Option<Phase> {
+    pub(super) fn opening_phase(&self) -> Option<ParticipationPhase> {
         let sealed = self.sealing.stream().len();
         self.open.as_ref().map(|open| open.opening_phase(sealed))
     }
@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
     /// Asks again: the aggregator has not answered for the give-up span, and may not have started
     /// yet, or be restarting. If nothing at all was received since this happened last, it is one
     /// silence. That of an aggregator that never answered is watched at every step.
-    fn ask_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+    fn ask_again(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let received = node.stats().received.datagrams;
         if received != self.silence.0 {
             let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
@@ -238,9 +238,9 @@ impl<'a> Run<'a> {
     /// Checks the terms, makes room for the sums, and starts sealing unless that has begun.
     fn on_opened<'s>(
         &mut self,
-        node: &mut Contributor,
+        node: &mut RoundClient,
         now: Time,
-        opening: Opening,
+        opening: RoundOpening,
         scope: &'s Scope<'s, 'a>,
     ) -> Result<(), Error>
     where
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
     }
 
     /// Pushes sealed chunks while there is room.
-    fn push(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+    fn push(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
         while node.can_push()
             && let Some((first_chunk, bytes)) = open.next_push(self.sealing.stream())
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
     /// The round did not open, the sum is of too few or is none; the spool's.
     pub(super) fn finish(
         self,
-        end: &End,
+        end: &RoundEnd,
         landed: Option<Sums>,
         stats: Stats,
     ) -> Result<RoundResult, Error> {

@@ -16,7 +16,7 @@ use crate::{
     federation::{
         Error,
         participation::Participation,
-        seal::{SealTask, Sealed, SpoolState},
+        seal::{SealTask, SealerMessage, SpoolState},
         spool::{Spool, SpoolHeader},
     },
     round::Resume,
@@ -44,7 +44,7 @@ pub(super) struct Sealing {
     fingerprint: [u8; 32],
     rounding: [u8; 32],
     stream: SealedStream,
-    thread: Option<Receiver<Sealed>>,
+    thread: Option<Receiver<SealerMessage>>,
     /// The spool, when the thread has ended.
     spool: Option<Receiver<Spool>>,
     busy: Duration,
@@ -185,17 +185,17 @@ impl Sealing {
         (self.quantities.unwrap_or_default(), spool)
     }
 
-    fn take(&mut self, sealed: Sealed) -> Result<(), Error> {
+    fn take(&mut self, sealed: SealerMessage) -> Result<(), Error> {
         match sealed {
-            Sealed::Quantised { fields, clipped, busy } => {
+            SealerMessage::Quantised { fields, clipped, busy } => {
                 self.quantities = Some((fields, clipped));
                 self.busy += busy;
             }
-            Sealed::Chunks { bytes, busy } => {
+            SealerMessage::Chunks { bytes, busy } => {
                 self.stream.append(bytes);
                 self.busy += busy;
             }
-            Sealed::Failed(error) => return Err(error),
+            SealerMessage::Failed(error) => return Err(error),
         }
         Ok(())
     }

@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Client, PathConfig};
+use super::{FederationClient, PathConfig};
 use crate::{
     federation::{
         Error,
-        participation::{Participation, Phase, RoundResult},
+        participation::{Participation, ParticipationPhase, RoundResult},
     },
     proto::{Identity, NodeId},
     wire::{PcapFile, UdpWire},
@@ -43,7 +43,7 @@ pub struct UdpClientConfig {
 pub struct UdpClient {
     config: UdpClientConfig,
     capture: Option<PcapFile>,
-    connected: Option<Client<UdpWire>>,
+    connected: Option<FederationClient<UdpWire>>,
 }
 
 impl UdpClient {
@@ -70,8 +70,8 @@ impl UdpClient {
         &self.config.addresses
     }
 
-    /// Takes part in one round, as [`Client::contribute`] does, at whichever address answers. Several are tried in
-    /// turn, until none has answered for the [patience](Participation::patience) of the client.
+    /// Takes part in one round, as [`FederationClient::contribute`] does, at whichever address answers. Several are
+    /// tried one after the other, until none has answered for the [patience](Participation::patience) of the client.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl UdpClient {
     pub fn contribute(
         &mut self,
         participation: &Participation<'_>,
-        mut observe: impl FnMut(Phase) -> ControlFlow<()>,
+        mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let (wait, addresses) = (participation.patience, self.config.addresses.clone());
         let are_several = addresses.len() > 1;
@@ -112,7 +112,7 @@ impl UdpClient {
         &mut self,
         address: SocketAddr,
         participation: &Participation<'_>,
-        observe: &mut impl FnMut(Phase) -> ControlFlow<()>,
+        observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let mut client = match self.connected.take() {
             Some(client) => client,
@@ -130,23 +130,24 @@ impl UdpClient {
         ended
     }
 
-    fn connect(&mut self, address: SocketAddr) -> Result<Client<UdpWire>, Error> {
+    fn connect(&mut self, address: SocketAddr) -> Result<FederationClient<UdpWire>, Error> {
         let UdpClientConfig { server, number, identity, paths, pipelines, .. } = &self.config;
         let wires = UdpWire::bind_towards(address, *pipelines, paths.sockets())?;
-        let mut client = Client::new(wires, address, *server, *number, identity.clone(), *paths)?;
+        let mut client =
+            FederationClient::new(wires, address, *server, *number, identity.clone(), *paths)?;
         if let Some(file) = &self.capture {
             client.capture(file)?;
         }
         Ok(client)
     }
 
-    /// Takes leave of the aggregator: see [`Client::leave`].
+    /// Takes leave of the aggregator: see [`FederationClient::leave`].
     ///
     /// # Errors
     ///
     /// The socket failed for good.
     pub fn leave(self) -> Result<(), Error> {
-        self.connected.map_or(Ok(()), Client::leave)
+        self.connected.map_or(Ok(()), FederationClient::leave)
     }
 }
 

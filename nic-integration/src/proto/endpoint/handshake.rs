@@ -6,14 +6,14 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
-use crate::proto::event::{Cause, Event, Peer, Stranger};
+use crate::proto::event::{Cause, EndpointEvent, Peer, Stranger};
 use crate::proto::link::{HELLO_SPAN, Handshake, MAX_HELLO_SPAN};
 use crate::proto::lock::lock;
 use crate::proto::path::Route;
 use crate::proto::secure::{
-    Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
+    Admission, Cookie, HELLO_BYTES, Hello, Initiator, SessionSecrets, TransportParameters,
 };
-use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, SessionPart};
+use crate::proto::shared::{ChannelId, MAX_PIPELINES, PipelineCommand, SessionPart};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_HANDSHAKE_DATAGRAMS, MAX_UNCONFIRMED, Pipeline};
@@ -151,7 +151,7 @@ impl Endpoint {
     fn report_stranger(&mut self, now: Time, from: Route, stranger: Stranger) {
         let from = from.addr;
         if !self.config.allow.is_empty() && self.gate.reports(now, from.ip(), stranger) {
-            self.shared.report(0, [Event::Stranger { from, stranger }]);
+            self.shared.report(0, [EndpointEvent::Stranger { from, stranger }]);
         }
     }
 
@@ -179,7 +179,7 @@ impl Endpoint {
         let before = std::mem::replace(&mut link.channels, now);
         self.end_channels(id, now..before);
         for part in self.parts(id, peer, &secrets, channels, None, sockets) {
-            self.shared.send(0, part.id.channel, Command::Offer(Box::new(part)));
+            self.shared.send(0, part.id.channel, PipelineCommand::Offer(Box::new(part)));
         }
         self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
         self.queue_handshake(from, answer);
@@ -190,7 +190,7 @@ impl Endpoint {
         &self,
         id: u32,
         peer: Peer,
-        secrets: &Secrets,
+        secrets: &SessionSecrets,
         channels: u16,
         ports: Option<&[u16]>,
         paths: u16,
@@ -295,7 +295,7 @@ impl Endpoint {
         let sockets = self.config.sockets();
         let ports = Some(&welcome.ports[..]);
         for part in self.parts(id, peer, &welcome.secrets, channels, ports, sockets) {
-            self.shared.send(0, part.id.channel, Command::Begin(Box::new(part), now, from));
+            self.shared.send(0, part.id.channel, PipelineCommand::Begin(Box::new(part), now, from));
         }
         self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::NicError;
-use crate::proto::region::{Memory, Region};
+use crate::proto::region::{MemoryRegion, Region};
 use crate::proto::secure::NodeId;
 use crate::proto::sum::SumRegion;
 
@@ -21,7 +21,7 @@ impl Endpoint {
         bytes: usize,
         owner: Option<NodeId>,
     ) -> Result<(), NicError> {
-        self.register(rkey, Region::Memory(Memory::new(bytes, owner)))
+        self.register(rkey, Region::Memory(MemoryRegion::new(bytes, owner)))
     }
 
     /// Registers an inbox: each message WRITTEN from offset 0 is handed over whole.
@@ -58,7 +58,11 @@ impl Endpoint {
         self.shared.with_region(rkey, |_| ()).is_some()
     }
 
-    fn with_memory<T>(&self, rkey: u32, look: impl FnOnce(&Memory) -> T) -> Result<T, NicError> {
+    fn with_memory<T>(
+        &self,
+        rkey: u32,
+        look: impl FnOnce(&MemoryRegion) -> T,
+    ) -> Result<T, NicError> {
         let found = self.shared.with_region(rkey, |region| match region {
             Region::Memory(memory) => Some(look(memory)),
             _ => None,
@@ -92,7 +96,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn take_memory(&mut self, rkey: u32) -> Result<Vec<u8>, NicError> {
-        let take = |memory: &Memory| memory.with(|landed| std::mem::take(&mut landed.bytes));
+        let take = |memory: &MemoryRegion| memory.with(|landed| std::mem::take(&mut landed.bytes));
         let bytes = self.with_memory(rkey, take)?;
         self.deregister(rkey);
         Ok(bytes)

@@ -1,15 +1,15 @@
 //! A pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
 use crate::NicError;
-use crate::proto::ack::{Ack, Notice, Refusal};
-use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
-use crate::proto::event::{Event, Peer};
+use crate::proto::ack::{Ack, AckNotice, Refusal};
+use crate::proto::datagram::{DatagramHeader, DatagramKind, Opcode, read_prefix};
+use crate::proto::event::{EndpointEvent, Peer};
 use crate::proto::lock::{lock, read};
 use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
-use crate::proto::secure::{Opened, Session};
-use crate::proto::shared::{ChannelId, MAX_EVENTS, Shared};
+use crate::proto::secure::{OpenedDatagram, Session};
+use crate::proto::shared::{ChannelId, MAX_EVENTS, SharedState};
 use crate::proto::time::Time;
 
 use super::Pipeline;
@@ -38,12 +38,12 @@ impl Pipeline {
         &mut self,
         now: Time,
         from: Origin,
-        prefix: Result<(Kind, u32), NicError>,
+        prefix: Result<(DatagramKind, u32), NicError>,
         bytes: &mut [u8],
     ) {
         self.drain_commands();
         match prefix {
-            Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from, spi >> 8, bytes),
+            Ok((DatagramKind::Sealed(_), spi)) => self.on_sealed(now, from, spi >> 8, bytes),
             Ok(_) | Err(_) => self.stats.malformed += 1,
         }
     }
@@ -68,17 +68,17 @@ impl Pipeline {
             return;
         };
         match opened {
-            Opened::Trimmed(header) => {
+            OpenedDatagram::Trimmed(header) => {
                 self.stats.trimmed += 1;
                 if current && header.opcode != Opcode::Ack {
                     channel.on_trimmed(header.packet);
                 }
             }
-            Opened::Whole(..) if !current && !offered => {
+            OpenedDatagram::Whole(..) if !current && !offered => {
                 self.stats.duplicates += 1;
                 channel.answer_again();
             }
-            Opened::Whole(header, payload) => {
+            OpenedDatagram::Whole(header, payload) => {
                 if offered && let Some(offer) = channel.offered.take() {
                     if !self.begin(id, *offer) {
                         self.stats.malformed += 1;
@@ -99,7 +99,7 @@ impl Pipeline {
         now: Time,
         from: Origin,
         id: ChannelId,
-        header: &Header,
+        header: &DatagramHeader,
         payload: &[u8],
     ) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
@@ -135,7 +135,7 @@ impl Pipeline {
         match outcome {
             Outcome::Answer(status) | Outcome::Repeated(status) => {
                 self.stats.refused += u64::from(status.is_err());
-                channel.answer(header.packet, status.err().map(Notice::Refused));
+                channel.answer(header.packet, status.err().map(AckNotice::Refused));
             }
             Outcome::Old | Outcome::Full => {}
         }
@@ -159,19 +159,19 @@ impl Pipeline {
 /// Adds a SUM datagram from where its payload lies. Under the lock of regions: nothing is added to one that is
 /// withdrawn.
 fn add(
-    shared: &Shared,
+    shared: &SharedState,
     from: Peer,
-    header: &Header,
+    header: &DatagramHeader,
     payload: &[u8],
     closed: &mut Vec<u32>,
-    events: &mut Vec<Event>,
+    events: &mut Vec<EndpointEvent>,
 ) -> Outcome {
     let rkey = header.rkey;
     let added = shared.with_region(rkey, |region| match region {
         Region::Sum(region) => region.add(from, header, payload, closed),
         Region::Memory(_) | Region::Inbox { .. } => Err(Refusal::NoRight),
     });
-    events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
+    events.extend(closed.drain(..).map(|chunk| EndpointEvent::ChunkClosed { rkey, chunk }));
     match added.unwrap_or(Err(Refusal::UnknownRkey)) {
         Ok(0) => Outcome::Repeated(Ok(())),
         added => Outcome::Answer(added.map(|_| ())),
@@ -180,12 +180,12 @@ fn add(
 
 /// Commits a WRITE datagram once, by (message, index), never by packet number (PROTOCOL §5.1).
 fn place(
-    shared: &Shared,
+    shared: &SharedState,
     inbox: &mut Receiver,
     peer: Peer,
-    header: &Header,
+    header: &DatagramHeader,
     payload: &[u8],
-    events: &mut Vec<Event>,
+    events: &mut Vec<EndpointEvent>,
 ) -> Outcome {
     let Some(forgotten) = inbox.admit(header.message) else { return Outcome::Old };
     shared.release(forgotten);
@@ -200,7 +200,7 @@ fn place(
 }
 
 /// Returns the answer to a WRITE datagram if it came before, or its message is done or refused.
-fn former_answer(inbox: &mut Receiver, header: &Header) -> Option<Result<(), Refusal>> {
+fn former_answer(inbox: &mut Receiver, header: &DatagramHeader) -> Option<Result<(), Refusal>> {
     if inbox.is_done(header.message) {
         return Some(Ok(()));
     }
@@ -212,12 +212,12 @@ fn former_answer(inbox: &mut Receiver, header: &Header) -> Option<Result<(), Ref
 
 /// Commits a WRITE datagram that is new, if there is room to assemble its message.
 fn commit(
-    shared: &Shared,
+    shared: &SharedState,
     inbox: &mut Receiver,
     peer: Peer,
-    header: &Header,
+    header: &DatagramHeader,
     payload: &[u8],
-    events: &mut Vec<Event>,
+    events: &mut Vec<EndpointEvent>,
 ) -> Result<Outcome, Refusal> {
     let regions = read(&shared.regions);
     let region = regions.get(&header.rkey).ok_or(Refusal::UnknownRkey)?;
@@ -248,7 +248,7 @@ fn commit(
     Ok(Outcome::Answer(Ok(())))
 }
 
-fn completion(region: &Region, from: Peer, partial: &mut Partial) -> Event {
+fn completion(region: &Region, from: Peer, partial: &mut Partial) -> EndpointEvent {
     let (rkey, immediate) = (partial.rkey, partial.immediate);
     if let (Region::Memory(memory), Some(_)) = (region, immediate) {
         memory.with(|landed| landed.immediates += 1);
@@ -256,9 +256,9 @@ fn completion(region: &Region, from: Peer, partial: &mut Partial) -> Event {
     match region {
         Region::Inbox { .. } => {
             let data = std::mem::take(&mut partial.assembly);
-            Event::Received { from, rkey, immediate, data }
+            EndpointEvent::Received { from, rkey, immediate, data }
         }
-        Region::Memory(_) | Region::Sum(_) => Event::Written {
+        Region::Memory(_) | Region::Sum(_) => EndpointEvent::Written {
             from,
             rkey,
             offset: partial.offset,

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::NicError;
 use crate::proto::Time;
-use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
+use crate::proto::datagram::{DatagramKind, PREFIX_BYTES, prefix, read_prefix};
 use crate::proto::event::Stranger;
 
 use super::NodeId;
@@ -232,7 +232,7 @@ impl Gate {
         let mut nonce = [0; NONCE_BYTES];
         rng.fill_bytes(&mut nonce);
         let mut cookie = cookie_for(&self.secrets[0], from);
-        out.extend_from_slice(&prefix(Kind::Cookie, index));
+        out.extend_from_slice(&prefix(DatagramKind::Cookie, index));
         out.extend_from_slice(&nonce);
         let key = cookie_key(self.node)?;
         let nonce = Nonce::assume_unique_for_key(nonce);

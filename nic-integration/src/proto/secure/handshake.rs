@@ -14,7 +14,7 @@ use snow::{Builder, HandshakeState};
 use zeroize::Zeroizing;
 
 use crate::NicError;
-use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
+use crate::proto::datagram::{DatagramKind, PREFIX_BYTES, prefix, read_prefix};
 use crate::proto::shared::MAX_PIPELINES;
 
 use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
@@ -54,12 +54,12 @@ impl Random for Seeded {
 
 /// An X25519 key pair, erased when dropped.
 #[derive(Default)]
-struct Pair {
+struct KeyPair {
     secret: Zeroizing<[u8; KEY_BYTES]>,
     public: [u8; KEY_BYTES],
 }
 
-impl Dh for Pair {
+impl Dh for KeyPair {
     fn name(&self) -> &'static str {
         "25519"
     }
@@ -107,7 +107,7 @@ impl CryptoResolver for Resolver {
         Some(Box::new(Seeded(ChaCha20Rng::from_seed(*self.0))))
     }
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        matches!(choice, DHChoice::Curve25519).then(|| Box::new(Pair::default()) as Box<dyn Dh>)
+        matches!(choice, DHChoice::Curve25519).then(|| Box::new(KeyPair::default()) as Box<dyn Dh>)
     }
     fn resolve_hash(&self, _: &HashChoice) -> Option<Box<dyn Hash>> {
         None
@@ -142,7 +142,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// The result of a handshake: a session for every channel.
-pub(in crate::proto) struct Secrets {
+pub(in crate::proto) struct SessionSecrets {
     suite: Suite,
     /// Indices of the first channel's session: ours, and the peer's. Those of other channels
     /// follow.
@@ -152,7 +152,7 @@ pub(in crate::proto) struct Secrets {
     receive: Zeroizing<[u8; 32]>,
 }
 
-impl Secrets {
+impl SessionSecrets {
     fn new(
         noise: &mut HandshakeState,
         suite: Suite,
@@ -201,7 +201,7 @@ pub(in crate::proto) struct Welcome {
     pub(in crate::proto) incarnation: u32,
     /// The ports of its pipelines from the second on.
     pub(in crate::proto) ports: Vec<u16>,
-    pub(in crate::proto) secrets: Secrets,
+    pub(in crate::proto) secrets: SessionSecrets,
 }
 
 impl Initiator {
@@ -216,7 +216,7 @@ impl Initiator {
         out: &mut Vec<u8>,
     ) -> Result<Self, NicError> {
         let start = out.len();
-        out.extend_from_slice(&prefix(Kind::Hello, index));
+        out.extend_from_slice(&prefix(DatagramKind::Hello, index));
         let builder = build(identity, &out[start..], rng)?;
         let builder = builder.remote_public_key(&node.0).map_err(|_| NicError::Handshake)?;
         let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
@@ -257,7 +257,7 @@ impl Initiator {
         }
         let ports = payload[8..].chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
         let ports = ports.take_while(|port| *port != 0).collect();
-        let secrets = Secrets::new(&mut self.noise, self.suite, [self.index, remote], true);
+        let secrets = SessionSecrets::new(&mut self.noise, self.suite, [self.index, remote], true);
         Ok(Welcome { incarnation, ports, secrets })
     }
 
@@ -343,9 +343,9 @@ impl Hello {
         index: u32,
         ports: &[u16],
         out: &mut Vec<u8>,
-    ) -> Result<Secrets, NicError> {
+    ) -> Result<SessionSecrets, NicError> {
         let start = out.len();
-        out.extend_from_slice(&prefix(Kind::Welcome, self.remote));
+        out.extend_from_slice(&prefix(DatagramKind::Welcome, self.remote));
         let mut payload = [0; WELCOME_PAYLOAD];
         payload[..4].copy_from_slice(&incarnation.to_le_bytes());
         payload[4..8].copy_from_slice(&index.to_le_bytes());
@@ -357,13 +357,13 @@ impl Hello {
         out.extend_from_slice(&message);
         let mac = mac_of(&mac_key(self.node), &out[start..]);
         out.extend_from_slice(&mac);
-        Ok(Secrets::new(&mut self.noise, self.suite, [index, self.remote], false))
+        Ok(SessionSecrets::new(&mut self.noise, self.suite, [index, self.remote], false))
     }
 
     /// Answers it that its node may open no link. Only its sender can read that, and only we can have said it.
     pub(in crate::proto) fn decline(mut self, out: &mut Vec<u8>) -> Result<(), NicError> {
         let start = out.len();
-        out.extend_from_slice(&prefix(Kind::Decline, self.remote));
+        out.extend_from_slice(&prefix(DatagramKind::Decline, self.remote));
         let mut message = [0; DECLINE_NOISE];
         self.noise.write_message(&DECLINED, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
@@ -381,20 +381,20 @@ mod tests {
     use super::super::cookie::{Admission, COOKIE_SPAN, Gate, HELLO_RATE, PROVEN_RATE};
     use super::*;
     use crate::proto::Time;
-    use crate::proto::datagram::{Header, Opcode};
-    use crate::proto::secure::Opened;
+    use crate::proto::datagram::{DatagramHeader, Opcode};
+    use crate::proto::secure::OpenedDatagram;
 
-    struct End {
+    struct Side {
         identity: Identity,
         rng: ChaCha20Rng,
     }
 
-    fn end(number: u8) -> End {
+    fn end(number: u8) -> Side {
         let identity = Identity::from_secret(&[number; 32]).unwrap();
-        End { identity, rng: ChaCha20Rng::from_seed([number; 32]) }
+        Side { identity, rng: ChaCha20Rng::from_seed([number; 32]) }
     }
 
-    fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
+    fn hello(from: &mut Side, to: &Side, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
         let parameters = TransportParameters { suite: Suite::Aes256Gcm, sockets: 16, pipelines: 3 };
@@ -424,7 +424,7 @@ mod tests {
         }
         let welcome = initiator.welcome(&one.identity, &answer).unwrap();
         assert_eq!((welcome.incarnation, &welcome.ports[..]), (22, &[700, 65535][..]));
-        let header = Header { opcode: Opcode::Ack, ..Header::default() };
+        let header = DatagramHeader { opcode: Opcode::Ack, ..DatagramHeader::default() };
         for channel in 0..3 {
             let (mut ours, mut theirs) =
                 (welcome.secrets.channel(channel), theirs.channel(channel));
@@ -435,7 +435,7 @@ mod tests {
             let mut bytes = vec![];
             ours.seal(header, b"there", &mut bytes).unwrap();
             let (mut same, mut other) = (bytes.clone(), bytes.clone());
-            assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
+            assert!(matches!(theirs.open(&mut bytes), Ok(OpenedDatagram::Whole(_, b"there"))));
             assert!(ours.open(&mut same).is_err(), "the other direction's key");
             assert!(
                 welcome.secrets.channel(channel + 1).open(&mut other).is_err(),
@@ -443,7 +443,7 @@ mod tests {
             );
             bytes.clear();
             theirs.seal(header, b"back", &mut bytes).unwrap();
-            assert!(matches!(ours.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));
+            assert!(matches!(ours.open(&mut bytes), Ok(OpenedDatagram::Whole(_, b"back"))));
         }
     }
 

@@ -13,7 +13,9 @@ use siphasher::sip::SipHasher24;
 use zeroize::Zeroizing;
 
 use crate::NicError;
-use crate::proto::datagram::{HEADER_BYTES, HEADER_TAG_BYTES, Header, TAG_BYTES, TAGGED_BYTES};
+use crate::proto::datagram::{
+    DatagramHeader, HEADER_BYTES, HEADER_TAG_BYTES, TAG_BYTES, TAGGED_BYTES,
+};
 
 /// Packets sealed under one key; then the next epoch begins. AES-GCM keeps its margin of 2^-60 up
 /// to 2^23 datagrams of the largest size (RFC 9001, appendix B).
@@ -59,12 +61,12 @@ const HEADER_KEY_BYTES: usize = 16;
 type KeyBytes = Zeroizing<[u8; CIPHER_KEY_BYTES + HEADER_KEY_BYTES]>;
 
 /// The keys of an epoch, ready for use.
-struct Keys {
+struct EpochKeys {
     cipher: LessSafeKey,
     header: Zeroizing<[u8; HEADER_KEY_BYTES]>,
 }
 
-impl Keys {
+impl EpochKeys {
     fn new(suite: Suite, bytes: &KeyBytes) -> Result<Self, NicError> {
         let (cipher, header) = bytes.split_at(CIPHER_KEY_BYTES);
         let cipher = UnboundKey::new(suite.algorithm(), cipher).map_err(|_| NicError::Seal)?;
@@ -105,7 +107,7 @@ struct Epoch {
     number: u64,
     secret: Zeroizing<[u8; 32]>,
     /// The keys, while they are in use.
-    keys: Option<Box<Keys>>,
+    keys: Option<Box<EpochKeys>>,
 }
 
 impl Epoch {
@@ -127,20 +129,20 @@ impl Epoch {
         bytes
     }
 
-    fn keys(&mut self, suite: Suite) -> Result<&Keys, NicError> {
+    fn keys(&mut self, suite: Suite) -> Result<&EpochKeys, NicError> {
         if self.keys.is_none() {
-            self.keys = Some(Box::new(Keys::new(suite, &self.key_bytes())?));
+            self.keys = Some(Box::new(EpochKeys::new(suite, &self.key_bytes())?));
         }
         self.keys.as_deref().ok_or(NicError::Seal)
     }
 }
 
 /// A datagram that passed its tag.
-pub(in crate::proto) enum Opened<'a> {
+pub(in crate::proto) enum OpenedDatagram<'a> {
     /// A whole datagram.
-    Whole(Header, &'a [u8]),
+    Whole(DatagramHeader, &'a [u8]),
     /// A header whose payload was cut off on the way.
-    Trimmed(Header),
+    Trimmed(DatagramHeader),
 }
 
 /// The keys and packet numbers that two processes share after a handshake.
@@ -187,7 +189,7 @@ impl Session {
     /// Appends a sealed datagram; the session fills in index and packet number.
     pub(in crate::proto) fn seal(
         &mut self,
-        mut header: Header,
+        mut header: DatagramHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), NicError> {
@@ -217,17 +219,17 @@ impl Session {
     pub(in crate::proto) fn open<'a>(
         &mut self,
         bytes: &'a mut [u8],
-    ) -> Result<Opened<'a>, NicError> {
+    ) -> Result<OpenedDatagram<'a>, NicError> {
         let length = NicError::DatagramLength { bytes: bytes.len() };
         let (head, body) = bytes.split_first_chunk_mut::<HEADER_BYTES>().ok_or(length)?;
-        let (header, payload_bytes) = Header::read(head)?;
+        let (header, payload_bytes) = DatagramHeader::read(head)?;
         let (epoch, newest) = (header.spi as u8, self.receive.number);
         let mut next = None;
         let other;
         let keys = match self.before.as_deref() {
             _ if epoch == newest as u8 => self.receive.keys(self.suite)?,
             Some((number, keys)) if epoch == *number as u8 => {
-                other = Keys::new(self.suite, keys)?;
+                other = EpochKeys::new(self.suite, keys)?;
                 &other
             }
             _ if epoch == (newest + 1) as u8 => {
@@ -238,7 +240,7 @@ impl Session {
         if body.is_empty() {
             let tag = keys.header_tag(&head[..TAGGED_BYTES]);
             verify_slices_are_equal(&tag, &head[TAGGED_BYTES..]).map_err(|_| NicError::Tag)?;
-            return Ok(Opened::Trimmed(header));
+            return Ok(OpenedDatagram::Trimmed(header));
         }
         if body.len() != payload_bytes + TAG_BYTES {
             return Err(length);
@@ -250,7 +252,7 @@ impl Session {
             let before = std::mem::replace(&mut self.receive, next);
             self.before = Some(Box::new((before.number, before.key_bytes())));
         }
-        Ok(Opened::Whole(header, payload))
+        Ok(OpenedDatagram::Whole(header, payload))
     }
 }
 
@@ -266,7 +268,7 @@ mod tests {
         [Session::new(suite, [11, 22], [&a, &b]), Session::new(suite, [22, 11], [&b, &a])]
     }
 
-    fn sealed(session: &mut Session, header: Header, payload: &[u8]) -> Vec<u8> {
+    fn sealed(session: &mut Session, header: DatagramHeader, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![];
         session.seal(header, payload, &mut bytes).unwrap();
         bytes
@@ -285,10 +287,10 @@ mod tests {
                 prop_assert!(two.open(&mut bad).is_err());
                 let mut cut = bytes[..at.index(bytes.len())].to_vec();
                 let trimmed = cut.len() == HEADER_BYTES;
-                prop_assert!(matches!(two.open(&mut cut), Ok(Opened::Trimmed(_))) == trimmed);
-                let Ok(Opened::Whole(found, body)) = two.open(&mut bytes) else { panic!("not opened") };
+                prop_assert!(matches!(two.open(&mut cut), Ok(OpenedDatagram::Trimmed(_))) == trimmed);
+                let Ok(OpenedDatagram::Whole(found, body)) = two.open(&mut bytes) else { panic!("not opened") };
                 prop_assert_eq!(body, &payload[..]);
-                prop_assert_eq!(found, Header { spi: 22 << 8, packet: 0, ..header });
+                prop_assert_eq!(found, DatagramHeader { spi: 22 << 8, packet: 0, ..header });
                 // A session opens neither another's datagrams nor its own.
                 let mut again = sealed(&mut one, header, &payload);
                 prop_assert!(one.open(&mut again).is_err());
@@ -303,14 +305,15 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] ^= 1u8 << bit;
             prop_assert!(two.open(&mut bad).is_err());
-            prop_assert!(matches!(two.open(&mut bytes), Ok(Opened::Trimmed(_))));
+            prop_assert!(matches!(two.open(&mut bytes), Ok(OpenedDatagram::Trimmed(_))));
         }
     }
 
     #[test]
     fn keys_rotate_under_traffic_and_the_last_epoch_still_opens() {
         let [mut one, mut two] = pair(Suite::Aes256Gcm);
-        let header = Header { opcode: crate::proto::Opcode::Ack, ..Header::default() };
+        let header =
+            DatagramHeader { opcode: crate::proto::Opcode::Ack, ..DatagramHeader::default() };
         for epoch in 0..600u64 {
             one.next_packet = (epoch + 1) * ROTATE_PACKETS - 1;
             let mut last = sealed(&mut one, header, b"last of its epoch");

@@ -12,14 +12,14 @@ const WORDS: usize = 64;
 /// A set of packets, one bit each, of the newest [`WINDOW_PACKETS`], or of fewer while there have
 /// been no more since the session began or last [shrank](Self::shrink).
 #[derive(Clone, Debug)]
-pub(in crate::proto) struct Window {
+pub(in crate::proto) struct PacketWindow {
     /// One more than the newest packet; 0 before the first.
     end: u64,
     /// Words of the packet numbers, up to the newest that has begun. Never empty.
     words: Vec<u64>,
 }
 
-impl Window {
+impl PacketWindow {
     pub(in crate::proto) fn new() -> Self {
         Self { end: 0, words: vec![0] }
     }
@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn a_window_that_shrank_takes_nothing_for_new_that_it_forgot() {
-        let mut window = Window::new();
+        let mut window = PacketWindow::new();
         (0..1000).filter(|packet| packet % 3 > 0).for_each(|packet| window.set(packet));
         window.shrink();
         assert!((0..15 * 64).all(|packet| !window.remembers(packet)));
-        let kept = |window: &Window, packet| {
+        let kept = |window: &PacketWindow, packet| {
             window.remembers(packet) && window.has(packet) == (packet % 3 > 0)
         };
         assert!((15 * 64..1000).all(|packet| kept(&window, packet)));
@@ -110,7 +110,7 @@ mod tests {
         /// Compares it with a set of all packets.
         #[test]
         fn it_remembers_what_is_recent(steps in proptest::collection::vec((0u64..9000, prop::bool::weighted(0.03)), 1..400)) {
-            let (mut window, mut all, mut newest) = (Window::new(), BTreeSet::new(), 0u64);
+            let (mut window, mut all, mut newest) = (PacketWindow::new(), BTreeSet::new(), 0u64);
             for (back, far) in steps {
                 let packet = if far { newest + 3 * back } else { (newest + 700).saturating_sub(back) };
                 let recent = packet / 64 + 64 > newest / 64;

@@ -22,7 +22,7 @@ const CONTRIBUTORS: u16 = 5;
 /// The additions of all shards: chunks and the first of their bytes, which names the contributor.
 type Additions = Arc<Mutex<Vec<(u32, u8)>>>;
 
-struct Ledger(Additions, Option<(Sender<()>, Receiver<()>)>);
+struct RecordedSums(Additions, Option<(Sender<()>, Receiver<()>)>);
 
 impl ChunkAdder for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
@@ -92,7 +92,7 @@ fn send(
         index: chunks.start,
         immediate: 4,
         contributor,
-        ..Header::default()
+        ..DatagramHeader::default()
     };
     let mut closed = vec![];
     let outcome = region.add(peer(contributor), &header, &vec![byte; bytes], &mut closed);

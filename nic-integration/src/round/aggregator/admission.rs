@@ -2,9 +2,9 @@
 
 use crate::proto::{Peer, Time};
 use crate::round::Application;
-use crate::round::message::{Join, Kind, Probe, Refuse};
-use crate::round::open::{Round, Status};
-use crate::round::pending::Joined;
+use crate::round::message::{JoinMessage, MessageKind, ProbeMessage, RefuseMessage};
+use crate::round::open::{HeldRound, ParticipantStatus};
+use crate::round::pending::AdmittedClient;
 
 use super::{Aggregator, AggregatorEvent};
 
@@ -12,16 +12,16 @@ impl<A: Application> Aggregator<A> {
     /// Answers a client that asks whether it is still known. The acknowledgement shows that this
     /// incarnation lives. A client that was given up resumes; an unknown one is refused
     /// (PROTOCOL §7.8).
-    pub(super) fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
-        let Probe { contributor, inbox, contribution } = probe;
-        let joined = Joined { peer, inbox, contribution };
+    pub(super) fn on_probe(&mut self, now: Time, peer: Peer, probe: ProbeMessage) {
+        let ProbeMessage { contributor, inbox, contribution } = probe;
+        let joined = AdmittedClient { peer, inbox, contribution };
         if self.pending.waits(contributor, &joined) {
             return;
         }
         let status = self.rounds().find_map(|round| round.status(contributor, &joined));
         match status {
-            Some(Status::Served) => {}
-            Some(Status::GivenUp) => {
+            Some(ParticipantStatus::Served) => {}
+            Some(ParticipantStatus::GivenUp) => {
                 self.resume(contributor, &joined);
             }
             None => {
@@ -36,8 +36,13 @@ impl<A: Application> Aggregator<A> {
     }
 
     /// Admits, resumes or refuses a client (PROTOCOL §7.3, §7.7).
-    pub(super) fn on_join(&mut self, now: Time, join: Join, joined: Joined) -> Result<(), String> {
-        let Join { contributor, contribution, .. } = join;
+    pub(super) fn on_join(
+        &mut self,
+        now: Time,
+        join: JoinMessage,
+        joined: AdmittedClient,
+    ) -> Result<(), String> {
+        let JoinMessage { contributor, contribution, .. } = join;
         let clients = self.config.clients;
         if contributor >= clients {
             return Err(format!(
@@ -96,8 +101,8 @@ impl<A: Application> Aggregator<A> {
     }
 
     /// Lets a client that holds its contribution continue, in the open round or the retained one.
-    fn resume(&mut self, contributor: u16, joined: &Joined) -> bool {
-        let same = |round: &&mut Round| {
+    fn resume(&mut self, contributor: u16, joined: &AdmittedClient) -> bool {
+        let same = |round: &&mut HeldRound| {
             round.joined(contributor).is_some_and(|j| j.contribution == joined.contribution)
         };
         let Some(round) = self.rounds().find(same) else { return false };
@@ -110,7 +115,13 @@ impl<A: Application> Aggregator<A> {
         true
     }
 
-    pub(super) fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
+    pub(super) fn refuse(
+        &mut self,
+        now: Time,
+        contributor: u16,
+        joined: &AdmittedClient,
+        reason: String,
+    ) {
         self.tell_refused(now, joined, reason.clone());
         if self.refused.len() < usize::from(self.config.clients) {
             self.refused.insert(contributor, reason.clone());
@@ -119,9 +130,9 @@ impl<A: Application> Aggregator<A> {
     }
 
     /// Sends a process the reason why its contribution is in no round.
-    fn tell_refused(&mut self, now: Time, joined: &Joined, reason: String) {
-        let refuse = Refuse { contribution: joined.contribution, reason };
-        let kind = Some(Kind::Refuse as u32);
+    fn tell_refused(&mut self, now: Time, joined: &AdmittedClient, reason: String) {
+        let refuse = RefuseMessage { contribution: joined.contribution, reason };
+        let kind = Some(MessageKind::Refuse as u32);
         let data = refuse.encode().into();
         // A client that does not receive this finds out by silence.
         if let Ok(message) = self.endpoint.write(now, joined.peer, joined.inbox, 0, data, kind) {

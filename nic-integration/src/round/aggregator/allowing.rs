@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::proto::{NodeId, Time};
 use crate::round::Application;
-use crate::round::open::Round;
+use crate::round::open::HeldRound;
 
 use super::{Aggregator, AggregatorEvent};
 
@@ -60,7 +60,7 @@ impl<A: Application> Aggregator<A> {
     /// Ends the sessions of nodes that may no longer take part and have nothing more to come.
     pub(super) fn let_go(&mut self) {
         let unfinished = self.last.as_ref().filter(|round| !round.finished);
-        let rounds: Vec<&Round> = self.current.iter().chain(unfinished).collect();
+        let rounds: Vec<&HeldRound> = self.current.iter().chain(unfinished).collect();
         let stays = |node: &NodeId| {
             rounds.iter().any(|round| round.has(*node)) || !self.endpoint.is_idle(*node)
         };

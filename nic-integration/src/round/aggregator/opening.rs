@@ -3,19 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::proto::{SumConfig, SumRegion, Time};
-use crate::round::message::Open;
-use crate::round::open::Round;
+use crate::round::message::OpenMessage;
+use crate::round::open::HeldRound;
 use crate::round::rkey::fresh_rkey;
-use crate::round::{Application, Opened, Readiness, Shortage};
+use crate::round::{Application, Readiness, ReadyRound, Shortage};
 
 use super::{Aggregator, AggregatorConfig, AggregatorEvent};
-
-/// A round that begins.
-struct Begun {
-    region: SumRegion,
-    terms: Vec<u8>,
-    late: BTreeSet<u16>,
-}
 
 impl<A: Application> Aggregator<A> {
     /// Opens the next round if it can begin now; says so if too few have joined by their deadline.
@@ -65,8 +58,17 @@ impl<A: Application> Aggregator<A> {
             }
             return;
         };
-        match self.begin(opened) {
-            Ok(begun) => self.open(now, begun),
+        let ReadyRound { terms, layout, shards, late, .. } = opened;
+        let region = SumRegion::new(SumConfig {
+            round: self.opened,
+            contributors: self.config.clients,
+            target: self.pending.count_but(Some(&late)) as u32,
+            layout,
+            shards,
+            whole: self.config.whole,
+        });
+        match region.map_err(|error| error.to_string()) {
+            Ok(region) => self.open(now, region, terms, late),
             Err(reason) => self.fail_open(now, reason),
         }
     }
@@ -116,22 +118,8 @@ impl<A: Application> Aggregator<A> {
         self.left_out.insert(contributor, (joined, reason));
     }
 
-    /// Makes a region for a round that the application opened.
-    fn begin(&mut self, opened: Opened) -> Result<Begun, String> {
-        let region = SumRegion::new(SumConfig {
-            round: self.opened,
-            contributors: self.config.clients,
-            target: self.pending.count_but(Some(&opened.late)) as u32,
-            layout: opened.layout,
-            shards: opened.shards,
-            whole: self.config.whole,
-        });
-        let region = region.map_err(|error| error.to_string())?;
-        Ok(Begun { region, terms: opened.terms, late: opened.late })
-    }
-
     /// Opens a round with all who wait, but for those who came too late.
-    fn open(&mut self, now: Time, Begun { region, terms, late }: Begun) {
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, late: BTreeSet<u16>) {
         let joined = self.pending.take_all_but(&late);
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
@@ -140,7 +128,7 @@ impl<A: Application> Aggregator<A> {
         if self.endpoint.register_sum(rkey, region).is_err() {
             return; // A fresh rkey is free.
         }
-        let opening = Open {
+        let opening = OpenMessage {
             contribution: Default::default(),
             round,
             incarnation: self.endpoint.incarnation(),
@@ -155,7 +143,7 @@ impl<A: Application> Aggregator<A> {
         let deadline = now + self.config.round_deadline;
         self.opened += 1;
         self.refused.clear();
-        self.current = Some(Round::new(opening, deadline, chunks, joined));
+        self.current = Some(HeldRound::new(opening, deadline, chunks, joined));
         self.emit(AggregatorEvent::Opened { round, contributors, chunks });
         if self.is_last_opened() {
             for contributor in late {

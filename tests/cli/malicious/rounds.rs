@@ -28,8 +28,8 @@ use ciphergram_nic::{
     },
     proto::{ChunkAdder, Config, Shard},
     round::{
-        Aggregator, AggregatorConfig, Application, ContributionId, Contributor, ContributorConfig,
-        ContributorEvent, Opened, Readiness, Resume,
+        Aggregator, AggregatorConfig, Application, ContributionId, Readiness, ReadyRound, Resume,
+        RoundClient, RoundClientConfig, RoundClientEvent,
     },
     wire::UdpWire,
 };
@@ -61,7 +61,7 @@ fn endpoint(place: &Place, identity: &str) -> Config {
 /// A client in this process that announces something, and tells why it is refused.
 fn announce(place: &Place, address: &str, number: u16, announcement: &Announcement) -> String {
     let (key, _) = agreed(place);
-    let config = ContributorConfig {
+    let config = RoundClientConfig {
         endpoint: endpoint(place, "client"),
         addr: address.parse().unwrap(),
         aggregator: read_node(&place.path("keys/server.node")).unwrap(),
@@ -69,12 +69,12 @@ fn announce(place: &Place, address: &str, number: u16, announcement: &Announceme
         seed: [1; 32],
     };
     let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
-    let mut node = Contributor::new(config).unwrap();
+    let mut node = RoundClient::new(config).unwrap();
     let hello = announcement.to_bytes(&key);
     node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
-    let turn = |node: &mut Contributor, _| {
+    let turn = |node: &mut RoundClient, _| {
         let reason = |event| match event {
-            ContributorEvent::Refused { reason } => Some(reason),
+            RoundClientEvent::Refused { reason } => Some(reason),
             _ => None,
         };
         match std::iter::from_fn(|| node.poll_event()).find_map(reason) {
@@ -180,7 +180,7 @@ impl Application for Liar {
             adder: Box::new(LyingSum(adder, lie)) as Box<dyn ChunkAdder>,
         };
         let shards = opened.shards.into_iter().map(lying).collect();
-        Ok(Readiness::Ready(Opened { terms: terms.to_bytes(&self.key), shards, ..opened }))
+        Ok(Readiness::Ready(ReadyRound { terms: terms.to_bytes(&self.key), shards, ..opened }))
     }
 }
 

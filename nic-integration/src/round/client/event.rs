@@ -1,11 +1,11 @@
 //! Events of a contributor, and the descriptions of rounds that they carry.
 
 use crate::proto::Refusal;
-use crate::round::End;
+use crate::round::RoundEnd;
 
 /// A round as the aggregator opened it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opening {
+pub struct RoundOpening {
     /// The round.
     pub round: u32,
     /// The aggregator's incarnation; with the round, what a [`Resume`](crate::round::Resume) names.
@@ -58,11 +58,11 @@ impl Sums {
 
 /// An event of a contributor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContributorEvent {
-    /// The round is open: [`accept`](super::Contributor::accept) it, then push every chunk, from
+pub enum RoundClientEvent {
+    /// The round is open: [`accept`](super::RoundClient::accept) it, then push every chunk, from
     /// the first. Comes again when the contribution must be issued again (after a restart of the
     /// aggregator, say, which changes the incarnation): then everything before is void.
-    Opened(Opening),
+    Opened(RoundOpening),
     /// A chunk's sum came back.
     Sum {
         /// The chunk.
@@ -87,13 +87,13 @@ pub enum ContributorEvent {
         refusal: Refusal,
     },
     /// The round is over, and every sum that it made has been reported.
-    Ended(End),
+    Ended(RoundEnd),
     /// The aggregator refuses us.
     Refused {
         /// Its reason.
         reason: String,
     },
-    /// The aggregator does not answer; [`rejoin`](super::Contributor::rejoin) tries again.
+    /// The aggregator does not answer; [`rejoin`](super::RoundClient::rejoin) tries again.
     Unreachable,
     /// The aggregator does not list our node.
     Unlisted,

@@ -15,15 +15,18 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Refusal, Route,
-    Stats, SumMessage, Time,
+    Cause, Config, Endpoint, EndpointEvent, MessageId, NodeId, Origin, Peer, Pipeline, Refusal,
+    Route, Stats, SumMessage, Time,
 };
 
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
-pub use event::{ContributorEvent, Opening, SumLayout, Sums};
+use super::message::{
+    JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, OpenMessage, ProbeMessage, ReadyMessage,
+    RefuseMessage,
+};
+pub use event::{RoundClientEvent, RoundOpening, SumLayout, Sums};
 
 use super::rkey::fresh_rkey;
-use super::{ContributionId, End, JOIN_INBOX, Resume};
+use super::{ContributionId, JOIN_INBOX, Resume, RoundEnd};
 
 /// The span between two probes of a client that waits.
 pub const PROBE_SPAN: Duration = Duration::from_secs(1);
@@ -33,7 +36,7 @@ const MAX_PUSHES: usize = 64;
 
 /// The configuration of a contributor.
 #[derive(Clone)]
-pub struct ContributorConfig {
+pub struct RoundClientConfig {
     /// The endpoint's.
     pub endpoint: Config,
     /// The aggregator's address.
@@ -56,7 +59,7 @@ struct Accepted {
 }
 
 /// A round that is open for us.
-struct Contributing {
+struct ActiveRound {
     round: u32,
     incarnation: u32,
     grant: u32,
@@ -65,10 +68,10 @@ struct Contributing {
     accepted: Option<Accepted>,
     /// Pushes not yet answered, and their first chunks.
     pushes: BTreeMap<MessageId, u32>,
-    end: Option<End>,
+    end: Option<RoundEnd>,
 }
 
-enum State {
+enum ClientState {
     /// Not asked to join, refused, or done.
     Idle,
     /// JOIN is on its way, or taken: then the client waits for others.
@@ -76,12 +79,12 @@ enum State {
         join: MessageId,
         taken: bool,
     },
-    Contributing(Contributing),
+    Contributing(ActiveRound),
 }
 
 /// One client of an aggregator, for any number of rounds one after the other. A [`Node`].
-pub struct Contributor {
-    config: ContributorConfig,
+pub struct RoundClient {
+    config: RoundClientConfig,
     endpoint: Endpoint,
     rng: ChaCha20Rng,
     inbox: u32,
@@ -90,20 +93,20 @@ pub struct Contributor {
     resume: Option<Resume>,
     /// The sums of the round that ended last.
     sums: Option<Sums>,
-    state: State,
+    state: ClientState,
     /// The BYE that is not answered yet.
     bye: Option<MessageId>,
     next_probe: Time,
-    events: VecDeque<ContributorEvent>,
+    events: VecDeque<RoundClientEvent>,
 }
 
-impl Contributor {
+impl RoundClient {
     /// Makes a contributor that has not joined yet.
     ///
     /// # Errors
     ///
     /// Those of [`Endpoint::new`] and [`Endpoint::register_inbox`].
-    pub fn new(config: ContributorConfig) -> Result<Self, NicError> {
+    pub fn new(config: RoundClientConfig) -> Result<Self, NicError> {
         let mut endpoint = Endpoint::new(config.endpoint.clone())?;
         endpoint.contact(config.aggregator, config.addr);
         let mut rng = ChaCha20Rng::from_seed(config.seed);
@@ -118,7 +121,7 @@ impl Contributor {
             hello: Vec::new(),
             resume: None,
             sums: None,
-            state: State::Idle,
+            state: ClientState::Idle,
             bye: None,
             next_probe: Time::ZERO,
             events: VecDeque::new(),
@@ -155,7 +158,7 @@ impl Contributor {
     /// As [`join`](Self::join).
     pub fn rejoin(&mut self, now: Time) -> Result<(), NicError> {
         self.abandon();
-        let join = Join {
+        let join = JoinMessage {
             contributor: self.config.contributor,
             inbox: self.inbox,
             resume: self.resume,
@@ -167,7 +170,8 @@ impl Contributor {
         if data.len() > limit {
             return Err(NicError::MessageTooLong { bytes: data.len(), limit });
         }
-        self.state = State::Joining { join: self.send(now, Kind::Join, data)?, taken: false };
+        self.state =
+            ClientState::Joining { join: self.send(now, MessageKind::Join, data)?, taken: false };
         self.next_probe = now + PROBE_SPAN;
         Ok(())
     }
@@ -178,7 +182,9 @@ impl Contributor {
     ///
     /// [`NicError::NoOpenRound`]; [`NicError::MessageTooLong`] if the sums would not fit a region.
     pub fn accept(&mut self, now: Time, layout: SumLayout) -> Result<(), NicError> {
-        let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
+        let ClientState::Contributing(round) = &mut self.state else {
+            return Err(NicError::NoOpenRound);
+        };
         let stride = round.bitmap_bytes.saturating_add(layout.sum_bytes);
         let bytes = stride.saturating_mul(layout.chunks as usize);
         let limit = u32::MAX as usize;
@@ -192,8 +198,9 @@ impl Contributor {
         self.endpoint.register_memory(rkey, bytes, Some(self.config.aggregator))?;
         let reported = vec![false; layout.chunks as usize];
         round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
-        let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
-        self.send(now, Kind::Ready, ready.encode()).map(|_| ())
+        let ready =
+            ReadyMessage { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
+        self.send(now, MessageKind::Ready, ready.encode()).map(|_| ())
     }
 
     /// Returns the sums of the round that ended last, once, where they landed.
@@ -205,7 +212,7 @@ impl Contributor {
     /// Returns whether the aggregator has the join, and the client waits for others.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Joining { taken: true, .. })
+        matches!(self.state, ClientState::Joining { taken: true, .. })
     }
 
     /// Takes leave of the aggregator, which sends this client nothing new: for one that ends, and joins no more.
@@ -215,7 +222,7 @@ impl Contributor {
     ///
     /// [`NicError::NoRoom`]; [`NicError::NoSuchPeer`], if that aggregator is known to be gone.
     pub fn bye(&mut self, now: Time) -> Result<(), NicError> {
-        let sent = self.send(now, Kind::Bye, vec![]);
+        let sent = self.send(now, MessageKind::Bye, vec![]);
         self.abandon();
         self.bye = Some(sent?);
         Ok(())
@@ -230,7 +237,7 @@ impl Contributor {
     /// Returns whether [`push`](Self::push) would find room now.
     #[must_use]
     pub fn can_push(&self) -> bool {
-        matches!(&self.state, State::Contributing(round)
+        matches!(&self.state, ClientState::Contributing(round)
             if round.accepted.is_some() && round.pushes.len() < MAX_PUSHES)
             && self.endpoint.room(self.aggregator()) > 0
     }
@@ -249,10 +256,12 @@ impl Contributor {
         data: Bytes,
     ) -> Result<(), NicError> {
         let peer = self.aggregator();
-        if matches!(self.state, State::Contributing(_)) && !self.can_push() {
+        if matches!(self.state, ClientState::Contributing(_)) && !self.can_push() {
             return Err(NicError::NoRoom { peer });
         }
-        let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
+        let ClientState::Contributing(round) = &mut self.state else {
+            return Err(NicError::NoOpenRound);
+        };
         let contributor = self.config.contributor;
         let (rkey, round_number) = (round.rkey, round.round);
         let sum =
@@ -279,7 +288,7 @@ impl Contributor {
     }
 
     /// Takes the next event.
-    pub fn poll_event(&mut self) -> Option<ContributorEvent> {
+    pub fn poll_event(&mut self) -> Option<RoundClientEvent> {
         self.events.pop_front()
     }
 
@@ -287,14 +296,14 @@ impl Contributor {
     /// that.
     fn aggregator(&self) -> Peer {
         let incarnation = match &self.state {
-            State::Contributing(round) => round.incarnation,
-            State::Idle | State::Joining { .. } => 0,
+            ClientState::Contributing(round) => round.incarnation,
+            ClientState::Idle | ClientState::Joining { .. } => 0,
         };
         Peer { node: self.config.aggregator, incarnation }
     }
 
     /// Sends a message to the aggregator's process.
-    fn send(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+    fn send(&mut self, now: Time, kind: MessageKind, data: Vec<u8>) -> Result<MessageId, NicError> {
         let peer = self.aggregator();
         self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
     }
@@ -307,7 +316,8 @@ impl Contributor {
 
     /// Forgets the round, if any.
     fn leave(&mut self) {
-        if let State::Contributing(round) = std::mem::replace(&mut self.state, State::Idle)
+        if let ClientState::Contributing(round) =
+            std::mem::replace(&mut self.state, ClientState::Idle)
             && let Some(accepted) = round.accepted
         {
             self.endpoint.deregister(accepted.rkey);
@@ -327,80 +337,84 @@ impl Contributor {
 
     /// Probes for our contribution, but not before the aggregator can know of it.
     fn probe(&mut self, now: Time) {
-        if matches!(self.state, State::Idle | State::Joining { taken: false, .. }) {
+        if matches!(self.state, ClientState::Idle | ClientState::Joining { taken: false, .. }) {
             return;
         }
-        let ContributorConfig { contributor, .. } = self.config;
-        let probe = Probe { contributor, inbox: self.inbox, contribution: self.contribution };
+        let RoundClientConfig { contributor, .. } = self.config;
+        let probe =
+            ProbeMessage { contributor, inbox: self.inbox, contribution: self.contribution };
         // Without room there is traffic already, which serves as well.
-        if let Err(NicError::NoSuchPeer { .. }) = self.send(now, Kind::Probe, probe.encode()) {
+        if let Err(NicError::NoSuchPeer { .. }) = self.send(now, MessageKind::Probe, probe.encode())
+        {
             self.start_over(now);
         }
     }
 
-    fn on_event(&mut self, now: Time, event: Event) {
+    fn on_event(&mut self, now: Time, event: EndpointEvent) {
         match &event {
-            Event::Completed { message, .. } | Event::Refused { message, .. } => {
+            EndpointEvent::Completed { message, .. } | EndpointEvent::Refused { message, .. } => {
                 self.bye.take_if(|bye| bye == message);
             }
-            Event::Unreachable { .. } => self.bye = None,
+            EndpointEvent::Unreachable { .. } => self.bye = None,
             _ => {}
         }
         match event {
-            Event::Received { from, immediate, data, .. } => {
+            EndpointEvent::Received { from, immediate, data, .. } => {
                 if from.node == self.config.aggregator {
-                    self.on_message(Kind::from_immediate(immediate), &data);
+                    self.on_message(MessageKind::from_immediate(immediate), &data);
                 }
             }
-            Event::Written { rkey, offset, bytes, immediate: Some(chunk), .. } => {
+            EndpointEvent::Written { rkey, offset, bytes, immediate: Some(chunk), .. } => {
                 self.on_sum(rkey, offset, bytes as usize, chunk);
             }
-            Event::Completed { message, .. } => match &mut self.state {
-                State::Joining { join, taken } => *taken |= *join == message,
-                State::Contributing(round) => {
+            EndpointEvent::Completed { message, .. } => match &mut self.state {
+                ClientState::Joining { join, taken } => *taken |= *join == message,
+                ClientState::Contributing(round) => {
                     if let Some(first_chunk) = round.pushes.remove(&message) {
-                        self.events.push_back(ContributorEvent::Counted { first_chunk });
+                        self.events.push_back(RoundClientEvent::Counted { first_chunk });
                     }
                 }
-                State::Idle => {}
+                ClientState::Idle => {}
             },
-            Event::Refused { message, index, refusal, .. } => {
+            EndpointEvent::Refused { message, index, refusal, .. } => {
                 self.on_refused(now, message, index, refusal);
             }
-            Event::Unreachable { cause: Cause::Restarted, .. } => self.start_over(now),
-            Event::Unreachable { cause: Cause::Silence, .. } => {
+            EndpointEvent::Unreachable { cause: Cause::Restarted, .. } => self.start_over(now),
+            EndpointEvent::Unreachable { cause: Cause::Silence, .. } => {
                 self.abandon();
-                self.events.push_back(ContributorEvent::Unreachable);
+                self.events.push_back(RoundClientEvent::Unreachable);
             }
-            Event::Unreachable { cause: Cause::Unlisted, .. } => {
+            EndpointEvent::Unreachable { cause: Cause::Unlisted, .. } => {
                 self.abandon();
-                self.events.push_back(ContributorEvent::Unlisted);
+                self.events.push_back(RoundClientEvent::Unlisted);
             }
-            Event::Written { .. } | Event::ChunkClosed { .. } | Event::Stranger { .. } => {}
+            EndpointEvent::Written { .. }
+            | EndpointEvent::ChunkClosed { .. }
+            | EndpointEvent::Stranger { .. } => {}
         }
     }
 
-    fn on_message(&mut self, kind: Option<Kind>, data: &[u8]) {
+    fn on_message(&mut self, kind: Option<MessageKind>, data: &[u8]) {
         match kind {
-            Some(Kind::Open) => {
-                let open = Open::parse(data).ok();
+            Some(MessageKind::Open) => {
+                let open = OpenMessage::parse(data).ok();
                 if let Some(open) = open.filter(|open| open.contribution == self.contribution) {
                     self.on_open(open);
                 }
             }
-            Some(Kind::Refuse) => {
-                let refuse = Refuse::parse(data).ok();
-                let ours = |refuse: &Refuse| refuse.contribution == self.contribution;
-                if let Some(Refuse { reason, .. }) = refuse.filter(ours)
-                    && !matches!(self.state, State::Idle)
+            Some(MessageKind::Refuse) => {
+                let refuse = RefuseMessage::parse(data).ok();
+                let ours = |refuse: &RefuseMessage| refuse.contribution == self.contribution;
+                if let Some(RefuseMessage { reason, .. }) = refuse.filter(ours)
+                    && !matches!(self.state, ClientState::Idle)
                 {
                     self.abandon();
-                    self.events.push_back(ContributorEvent::Refused { reason });
+                    self.events.push_back(RoundClientEvent::Refused { reason });
                 }
             }
-            Some(Kind::End) => {
-                let end = End::parse(data).ok();
-                if let State::Contributing(round) = &mut self.state
+            Some(MessageKind::End) => {
+                let end = RoundEnd::parse(data).ok();
+                if let ClientState::Contributing(round) = &mut self.state
                     && let Some(end) = end
                     && end.contribution == self.contribution
                     && end.round == round.round
@@ -408,17 +422,20 @@ impl Contributor {
                     round.end = Some(end);
                 }
             }
-            Some(Kind::Join | Kind::Ready | Kind::Probe | Kind::Bye) | None => {}
+            Some(
+                MessageKind::Join | MessageKind::Ready | MessageKind::Probe | MessageKind::Bye,
+            )
+            | None => {}
         }
     }
 
-    fn on_open(&mut self, open: Open) {
-        let Open { round, incarnation, rkey, grant, declared, .. } = open;
+    fn on_open(&mut self, open: OpenMessage) {
+        let OpenMessage { round, incarnation, rkey, grant, declared, .. } = open;
         let stale = match &self.state {
-            State::Idle => true,
-            State::Joining { .. } => false,
+            ClientState::Idle => true,
+            ClientState::Joining { .. } => false,
             // Two JOINs were answered, and the answers overtook one another.
-            State::Contributing(known) => {
+            ClientState::Contributing(known) => {
                 (known.round, known.incarnation) == (round, incarnation) && known.grant >= grant
             }
         };
@@ -427,7 +444,7 @@ impl Contributor {
         }
         self.abandon();
         self.resume = Some(Resume { incarnation, round });
-        self.state = State::Contributing(Contributing {
+        self.state = ClientState::Contributing(ActiveRound {
             round,
             incarnation,
             grant,
@@ -437,7 +454,7 @@ impl Contributor {
             pushes: BTreeMap::new(),
             end: None,
         });
-        self.events.push_back(ContributorEvent::Opened(Opening {
+        self.events.push_back(RoundClientEvent::Opened(RoundOpening {
             round,
             incarnation,
             declared,
@@ -449,7 +466,7 @@ impl Contributor {
     }
 
     fn on_sum(&mut self, rkey: u32, offset: u64, bytes: usize, chunk: u32) {
-        let State::Contributing(round) = &mut self.state else { return };
+        let ClientState::Contributing(round) = &mut self.state else { return };
         let Some(accepted) = round.accepted.as_mut().filter(|a| a.rkey == rkey) else { return };
         let start = chunk as usize * accepted.stride;
         let fits = offset == start as u64 && bytes <= accepted.stride;
@@ -461,16 +478,16 @@ impl Contributor {
         let bytes = bitmap.split_off(round.bitmap_bytes);
         *reported = true;
         accepted.count += 1;
-        self.events.push_back(ContributorEvent::Sum { chunk, bitmap, bytes });
+        self.events.push_back(RoundClientEvent::Sum { chunk, bitmap, bytes });
     }
 
     fn on_refused(&mut self, now: Time, message: MessageId, first_chunk: u32, refusal: Refusal) {
-        if matches!(self.state, State::Joining { join, .. } if join == message) {
+        if matches!(self.state, ClientState::Joining { join, .. } if join == message) {
             self.abandon();
             let reason = format!("no aggregator there: {refusal}");
-            self.events.push_back(ContributorEvent::Refused { reason });
+            self.events.push_back(RoundClientEvent::Refused { reason });
         }
-        let State::Contributing(round) = &mut self.state else { return };
+        let ClientState::Contributing(round) = &mut self.state else { return };
         if round.pushes.remove(&message).is_none() {
             return;
         }
@@ -478,22 +495,22 @@ impl Contributor {
             // The round is over and no longer retained; the aggregator will refuse by name.
             return self.start_over(now);
         }
-        self.events.push_back(ContributorEvent::Rejected { first_chunk, refusal });
+        self.events.push_back(RoundClientEvent::Rejected { first_chunk, refusal });
     }
 
     /// Joins again with the same contribution, because the round is no longer there.
     fn start_over(&mut self, now: Time) {
-        if matches!(self.state, State::Idle) {
+        if matches!(self.state, ClientState::Idle) {
             return;
         }
         if self.rejoin(now).is_err() {
-            self.events.push_back(ContributorEvent::Unreachable);
+            self.events.push_back(RoundClientEvent::Unreachable);
         }
     }
 
     /// Ends the round when as many sums have come as END counts; sums and END come in any order.
     fn try_end(&mut self) {
-        let State::Contributing(round) = &mut self.state else { return };
+        let ClientState::Contributing(round) = &mut self.state else { return };
         let count = round.accepted.as_ref().map_or(0, |accepted| accepted.count);
         if let Some(end) = round.end.take_if(|end| end.closed == count) {
             if let Some(accepted) = round.accepted.take() {
@@ -502,12 +519,12 @@ impl Contributor {
                 self.sums = Some(Sums { bytes, stride: accepted.stride, skipped });
             }
             self.leave();
-            self.events.push_back(ContributorEvent::Ended(end));
+            self.events.push_back(RoundClientEvent::Ended(end));
         }
     }
 }
 
-impl Node for Contributor {
+impl Node for RoundClient {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
     }
@@ -526,7 +543,7 @@ impl Node for Contributor {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
+        let probe = (!matches!(self.state, ClientState::Idle)).then_some(self.next_probe);
         // Events of pipelines on other threads are acted upon at once.
         let events = self.endpoint.has_events().then_some(Time::ZERO);
         [self.endpoint.poll_timeout(), events, probe].into_iter().flatten().min()

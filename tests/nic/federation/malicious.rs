@@ -16,7 +16,7 @@ use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::{Error, Participation, RoundResult, SumApplication};
 use ciphergram_nic::proto::{ChunkAdder, Config, Refusal, Shard};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Application, ContributionId, Opened, Readiness,
+    Aggregator, AggregatorConfig, Application, ContributionId, Readiness, ReadyRound,
 };
 use ciphergram_nic::wire::{UdpWire, Wire};
 use ciphergram_nic::{Driver, NicError};
@@ -80,12 +80,12 @@ impl Application for Liar {
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
         let key = self.2;
         let opened = self.0.open(round, joined)?.opened().unwrap();
-        let Opened { terms, layout, shards, left_out, late } = opened;
+        let ReadyRound { terms, layout, shards, left_out, late } = opened;
         let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
             Lie::Noise => {
                 let terms = vec![1, 2, 3];
-                return Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }));
+                return Ok(Readiness::Ready(ReadyRound { terms, layout, shards, left_out, late }));
             }
             Lie::NotListed => {
                 reported.participants.iter_mut().for_each(|listed| listed.seed = fresh());
@@ -103,7 +103,7 @@ impl Application for Liar {
             |Shard { chunks, adder }| Shard { chunks, adder: Box::new(LyingSum(adder, self.1)) };
         let shards = shards.into_iter().map(lying).collect();
         let terms = reported.to_bytes(key);
-        Ok(Readiness::Ready(Opened { terms, layout, shards, left_out, late }))
+        Ok(Readiness::Ready(ReadyRound { terms, layout, shards, left_out, late }))
     }
 }
 
