@@ -32,7 +32,7 @@ impl AllowList {
         match (&args.allow, allowed_by(job)?) {
             (Some(path), _) => Ok(Self::File(path.clone(), clients)),
             (None, Some(nodes)) => Ok(Self::Job(nodes)),
-            (None, None) => Ok(Self::File(beside(args)?.allowed, clients)),
+            (None, None) => Ok(Self::File(server_nodes(args)?.allowed, clients)),
         }
     }
 
@@ -72,7 +72,7 @@ impl AllowList {
     }
 }
 
-fn beside(args: &args::Serve) -> Result<LocalNodes, Failure> {
+fn server_nodes(args: &args::Serve) -> Result<LocalNodes, Failure> {
     local(&args.agreed.key, &[args.listen], "--identity FILE and --allow FILE")
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn server(
     clients: u16,
 ) -> Result<(Identity, AllowList, Allowed), Failure> {
     let identity =
-        args.identity.clone().map_or_else(|| Ok(beside(args)?.server), Ok::<_, Failure>)?;
+        args.identity.clone().map_or_else(|| Ok(server_nodes(args)?.server), Ok::<_, Failure>)?;
     let list = AllowList::of(args, job, clients)?;
     let allowed = list.read()?;
     Ok((read_identity(&identity)?, list, allowed))
@@ -104,12 +104,13 @@ pub(crate) fn client(
     addresses: &[SocketAddr],
 ) -> Result<ClientNodes, Failure> {
     let options = "--identity FILE and --server-key KEY";
-    let beside = || local(&args.agreed.key, addresses, options);
-    let identity = args.identity.clone().map_or_else(|| Ok(beside()?.client), Ok::<_, Failure>)?;
+    let client_nodes = || local(&args.agreed.key, addresses, options);
+    let identity =
+        args.identity.clone().map_or_else(|| Ok(client_nodes()?.client), Ok::<_, Failure>)?;
     let (server, server_source) = match args.server_key {
         Some(node) => (node, "--server-key".into()),
         None => {
-            let path = beside()?.server_node;
+            let path = client_nodes()?.server_node;
             (read_node(&path)?, path.display().to_string())
         }
     };
@@ -117,7 +118,7 @@ pub(crate) fn client(
 }
 
 fn local(key: &Path, addresses: &[SocketAddr], options: &str) -> Result<LocalNodes, Failure> {
-    LocalNodes::beside(key, addresses).map_err(|address| {
+    LocalNodes::with_key(key, addresses).map_err(|address| {
         Failure::Misuse(format!(
             "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys), or take what \
              `ciphergram bundle` makes for each machine"

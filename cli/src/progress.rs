@@ -31,7 +31,7 @@ fn shown() -> MutexGuard<'static, Option<ProgressBar>> {
 }
 
 /// Prints something, above the line if there is one.
-pub(crate) fn beside<T>(print: impl FnOnce() -> T) -> T {
+pub(crate) fn above_line<T>(print: impl FnOnce() -> T) -> T {
     match &*shown() {
         Some(bar) => bar.suspend(print),
         None => print(),
@@ -40,7 +40,7 @@ pub(crate) fn beside<T>(print: impl FnOnce() -> T) -> T {
 
 /// Prints a line on standard error, as long as anyone listens there.
 pub(crate) fn complain(line: &str) {
-    let _ = beside(|| writeln!(io::stderr(), "{line}"));
+    let _ = above_line(|| writeln!(io::stderr(), "{line}"));
 }
 
 /// Standard error, whose lines stand above the line of progress.
@@ -48,7 +48,7 @@ pub(crate) struct AboveProgress;
 
 impl Write for AboveProgress {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        beside(|| io::stderr().write(bytes))
+        above_line(|| io::stderr().write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

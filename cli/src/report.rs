@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::{
 
 use crate::{
     failure::Failure,
-    progress::{beside, complain},
+    progress::{above_line, complain},
     signals,
 };
 
@@ -39,7 +39,7 @@ pub(crate) fn to_standard_error() {
 }
 
 fn try_print(text: &str) -> io::Result<()> {
-    beside(|| {
+    above_line(|| {
         if TO_STANDARD_ERROR.load(Ordering::Relaxed) {
             return writeln!(io::stderr(), "{text}");
         }

@@ -12,7 +12,7 @@ use crate::wire::{MAX_BURST_BYTES, Wire};
 const BURSTS: usize = 16;
 /// The longest sleep, after which a node notices what its owner did.
 pub const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// The wait after which a wire that had no room is tried again.
+/// The wait after which a wire that had no space is tried again.
 const BLOCKED_SLEEP: Duration = Duration::from_millis(1);
 
 /// A wire and a clock.
@@ -20,7 +20,7 @@ pub struct Driver<W> {
     wire: W,
     origin: Instant,
     burst: Burst,
-    /// The wire had no room for the burst.
+    /// The wire had no space for the burst.
     blocked: bool,
     /// Never sleeps.
     polling: bool,
@@ -93,7 +93,7 @@ impl<W: Wire> Driver<W> {
 
     /// Returns a driver of another wire with the same clock, for another pipeline of the same
     /// endpoint.
-    pub fn beside<V: Wire>(&self, wire: V) -> Driver<V> {
+    pub fn with_wire<V: Wire>(&self, wire: V) -> Driver<V> {
         Driver { origin: self.origin, polling: self.polling, ..Driver::new(wire) }
     }
 
@@ -121,10 +121,10 @@ impl<W: Wire> Driver<W> {
 
     /// Drives `node` until the owner's `hook` breaks with a value.
     ///
-    /// The hook runs once a turn: it takes the node's events and gives it work. It continues with
+    /// The hook runs once an iteration: it takes the node's events and gives it work. It continues with
     /// how long the next sleep may last at most: [`MAX_SLEEP`] when it waits for the network only,
     /// less when it also waits for another thread, zero when it has more to do at once. The time
-    /// that it is given is the turn's: older by what the node did with what arrived in it.
+    /// that it is given is the iteration's: older by what the node did with what arrived in it.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl<W: Wire> Driver<W> {
                     self.transmit(node);
                     return Ok(value);
                 }
-                ControlFlow::Continue(sleep) => now = self.turn(node, sleep)?,
+                ControlFlow::Continue(sleep) => now = self.iterate(node, sleep)?,
             }
         }
     }
@@ -161,7 +161,7 @@ impl<W: Wire> Driver<W> {
 
     /// Sends what the node has to send, sleeps if there is nothing to do, and takes what arrived. Returns the time at
     /// which that was: of the first arrival, or, of a poll that found nothing, of the sending before it.
-    fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<Time, NicError> {
+    fn iterate<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<Time, NicError> {
         let (busy, sent) = self.transmit(node);
         let mut due = node.poll_timeout();
         let wait = match busy || self.polling {

@@ -14,7 +14,7 @@ pub enum NicError {
     // The caller.
     /// The peer already has as many unanswered messages as a peer may have; try again later.
     #[error("node {} has no room for another message", peer.node)]
-    NoRoom {
+    WindowFull {
         /// The peer whose queue is full.
         peer: Peer,
     },

@@ -51,7 +51,7 @@ pub struct DirectionTally {
     pub injected: Injected,
     /// Cut to their header because the queue was full.
     pub trimmed_full: u64,
-    /// Dropped, as there was no room.
+    /// Dropped, as there was no space.
     pub dropped: u64,
 }
 

@@ -41,7 +41,7 @@ pub trait Wire: Send + 'static {
     fn burst_limit(&self) -> usize;
 
     /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last,
-    /// which may be shorter. Returns `false` if there is no room just now: then it may be offered
+    /// which may be shorter. Returns `false` if there is no space just now: then it may be offered
     /// again. A burst that cannot be sent for any other reason is lost.
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool;
 

@@ -364,7 +364,7 @@ pub(crate) fn local_nodes(
     addresses: &[SocketAddr],
     options: &str,
 ) -> Result<LocalNodes> {
-    key.and_then(|path| LocalNodes::beside(path, addresses).ok()).ok_or_else(|| {
+    key.and_then(|path| LocalNodes::with_key(path, addresses).ok()).ok_or_else(|| {
         let text = format!(
             "say {options}: node keys are found beside the key's file on loopback, and in a bundle"
         );

@@ -1,4 +1,4 @@
-//! Attacks through files, on the real binary: what a liar crafts with the library and keys of its own never opens,
+//! Attacks through files, on the real binary: what a malicious party crafts with the library and keys of its own never opens,
 //! and is refused by name where it can be seen.
 
 mod jobs;

@@ -1,4 +1,4 @@
-//! What someone who uses the command line for the first time types, and is told.
+//! What someone who uses the command line for the first time types, and what is reported.
 
 use serde_json::json;
 
@@ -93,9 +93,12 @@ fn a_federation_runs_from_its_bundles() {
         let mut clients = [0, 1, 2].map(|i| join(i, &format!("--rounds 2 --before {}", trains(i))));
         for round in 0..2 {
             assert_eq!(server.event("joined")["missing"].as_array().unwrap().len(), 2, "{round}");
-            let told =
+            let reported =
                 ["joined", "opened", "sealed", "finished"].map(|step| clients[0].event(step));
-            assert_eq!((&told[1]["contributors"], &told[3]["round"]), (&json!(3), &json!(round)));
+            assert_eq!(
+                (&reported[1]["contributors"], &reported[3]["round"]),
+                (&json!(3), &json!(round))
+            );
             server.event("finished");
         }
         clients.into_iter().for_each(|client| drop(client.finish().done()));

@@ -170,7 +170,7 @@ fn streams_are_written_to_and_read() {
     shell_ends(&place, 0, "$C ranges --out /dev/null g && test -c /dev/null");
     let (_, stderr) = shell_ends(&place, 1, "$C ranges --out /dev/full g");
     assert_eq!(stderr, "error: /dev/full: No space left on device (os error 28)\n");
-    // A file that finds no room is named, and not the temporary one.
+    // A file that finds no space is named, and not the temporary one.
     let line = "ulimit -f 1; $C aggregate --key keys/public.json --out full.cgm 0.cgm";
     let (_, stderr) = shell_ends(&place, 1, line);
     assert_eq!(stderr, "error: full.cgm: File too large (os error 27)\n");
@@ -324,7 +324,7 @@ fn a_demo_that_is_stopped_leaves_no_process_behind() {
     demo.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     let lines: Vec<_> = stderr.lines().filter(|line| !line.starts_with("warning: ")).collect();
     assert_eq!(lines, ["stopped"]);
-    // A killed process is there until its parent, who is gone, has been told.
+    // A killed process is there until its parent, who is gone, has received its status.
     wait_until(|| left() == 0);
     assert_eq!((left(), temporaries(&own)), (0, vec![]));
 }

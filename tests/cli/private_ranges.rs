@@ -8,7 +8,7 @@ use crate::support::tensors::{from_file, single, to_file, uniform};
 const CLIENTS: usize = 8;
 /// The magnitude of an honest client's values.
 const USUAL: f64 = 0.01;
-/// The largest range of the job, which a liar claims.
+/// The largest range of the job, which a malicious client claims.
 const LARGEST: f64 = 10.0;
 
 fn place(rank: &str) -> Place {
@@ -55,7 +55,7 @@ fn one_client_cannot_set_the_range_of_all_unless_it_is_the_largest_that_counts()
     let place = self::place("");
     let all = bring(&place);
     round(&place);
-    // A range of 2^-6, and so a step of 2^-6 ÷ 32767; one that the liar set would be 10 ÷ 32767.
+    // A range of 2^-6, and so a step of 2^-6 ÷ 32767; one that the malicious one set would be 10 ÷ 32767.
     assert!(largest_error(&place, "mean0", &all) < 4.8e-7);
     let place = self::place(":1");
     let all = bring(&place);

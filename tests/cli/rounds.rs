@@ -1,7 +1,7 @@
 //! Rounds of real processes on loopback: a server, its clients, and strangers.
 
-mod kept;
 mod killed;
+mod saved;
 
 use std::{
     net::{ToSocketAddrs as _, UdpSocket},
@@ -281,7 +281,7 @@ fn nodes_take_part_as_whom_they_are_allowed() {
     let unlisted = format!("{} --wait 60 --out none", join(0, "stranger"));
     let reported = format!("{address} does not list this node, {stranger}: its owner adds it to");
     place.fails_with(1, &unlisted, &[&reported, "--allow"]);
-    assert!(begin.elapsed() < Duration::from_secs(30), "it is told at once");
+    assert!(begin.elapsed() < Duration::from_secs(30), "it is reported at once");
     let seen = server.event("stranger");
     assert_eq!((&seen["reason"], &seen["node"]), (&json!("unlisted"), &json!(stranger)), "{seen}");
     let wrong = unlisted.replace(&server_key, &nodes[0]).replace("stranger", "node0");
@@ -367,11 +367,11 @@ fn a_client_whom_nobody_answers_gives_up() {
     let silent = format!("no answer from {address} in 2 s: nothing listens there, ");
     assert!(reported.contains(&silent), "{reported}");
     assert!(reported.contains("is not that of keys/server.node"), "{reported}");
-    let told = format!(
+    let reported = format!(
         "warning: no answer from {address} yet: waiting up to 2 s for it (a server whose node key is not that of \
          keys/server.node stays silent)"
     );
-    assert!(ran.stderr.lines().any(|line| line == told), "{ran:?}");
+    assert!(ran.stderr.lines().any(|line| line == reported), "{ran:?}");
     let lasted = begin.elapsed();
     assert!(lasted > Duration::from_secs(2) && lasted < Duration::from_secs(60), "{lasted:?}");
     assert!(!place.path("mean0").exists() && !place.path("mean0.spool").exists());

@@ -350,14 +350,14 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     refused(2, &under(other, usual()), "client 2: it is of job");
     // What an honest client never announces.
     let announced = |agreement: Agreement, what: &str| {
-        let lie = Announcement {
+        let forged = Announcement {
             seed: fresh(),
             job: settled.id(),
             lowest_round: 0,
             agreement,
             proposal: None,
         };
-        let reason = by_hand(addr, 2, &lie, |event| match event {
+        let reason = by_hand(addr, 2, &forged, |event| match event {
             RoundClientEvent::Refused { reason } => Some(reason),
             _ => None,
         });
@@ -538,13 +538,13 @@ fn by_hand<T>(
     let mut node = RoundClient::new(config).unwrap();
     let hello = announcement.to_bytes(lattice().public());
     node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
-    let turn = |node: &mut RoundClient, _| match std::iter::from_fn(|| node.poll_event())
+    let iteration = |node: &mut RoundClient, _| match std::iter::from_fn(|| node.poll_event())
         .find_map(&done)
     {
         Some(found) => ControlFlow::Break(found),
         None => ControlFlow::Continue(MAX_SLEEP),
     };
-    driver.run(&mut node, turn).unwrap()
+    driver.run(&mut node, iteration).unwrap()
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl World {
     }
 
     /// Lets everyone send what is due, once, and receive it.
-    fn turn(&mut self) {
+    fn iterate(&mut self) {
         let mut bytes = vec![];
         for number in 0..self.clients.len() as u16 {
             if self.muted && number >= BUSY {
@@ -218,7 +218,7 @@ impl World {
                 RoundClientEvent::Opened(opening) => {
                     let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
                     assert_eq!(terms.participants.len(), usize::from(CLIENTS));
-                    // A client that does not receive needs no room for sums.
+                    // A client that does not receive needs no space for sums.
                     let count = if number < BUSY { chunks.count() } else { 1 };
                     let layout = SumLayout { chunks: count, sum_bytes: chunks.bytes_of(0) };
                     client.node.accept(now, layout).unwrap();
@@ -258,7 +258,7 @@ impl World {
             if done(self) {
                 return report(what);
             }
-            self.turn();
+            self.iterate();
             self.wait(Duration::from_millis(2));
         }
         panic!("never {what}");
@@ -300,7 +300,7 @@ fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
     world.run("contributed", all_sent);
     world.muted = true;
     while !world.events.iter().any(|event| matches!(event, AggregatorEvent::Closed(_))) {
-        world.turn();
+        world.iterate();
         world.wait(Duration::from_secs(1));
     }
     report("closed");

@@ -470,8 +470,8 @@ fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_hears_that_it_is_no
     assert!(world.client(2).refused.is_empty());
     let stats = world.aggregator.as_ref().unwrap().stats();
     assert!(stats.turned_away >= 10, "{stats:?}");
-    let heard = world.client(2).node.as_ref().unwrap().stats();
-    assert_eq!((heard.received.datagrams, heard.malformed), (0, 0), "{heard:?}");
+    let stats = world.client(2).node.as_ref().unwrap().stats();
+    assert_eq!((stats.received.datagrams, stats.malformed), (0, 0), "{stats:?}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Pair {
             };
             let mut driver = Driver::new(wire()?);
             let addr = driver.wire().local_addr()?;
-            let others = (1..pipelines).map(|_| Ok(driver.beside(wire()?)));
+            let others = (1..pipelines).map(|_| Ok(driver.with_wire(wire()?)));
             let others = others.collect::<Result<Vec<_>, Failure>>()?;
             let port = |other: &Driver<_>| Ok(Faulty::local_addr(other.wire())?.port());
             let config = Config {

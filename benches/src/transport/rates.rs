@@ -109,7 +109,7 @@ fn send(
             course.measured.store(true, Ordering::Relaxed);
             (measured, bytes) = (Some((Instant::now(), Clock::read()?)), 0);
         }
-        while under_way.len() < ahead && endpoint.room(to) > 0 {
+        while under_way.len() < ahead && endpoint.headroom(to) > 0 {
             let (message, length) = give(endpoint, now)?;
             under_way.insert(message, length);
         }

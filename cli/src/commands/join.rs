@@ -117,9 +117,9 @@ fn take_part(
     let mut round = match kept {
         Some(round) => round,
         None => {
-            let mut told = StepReporter { args, progress: &progress, last: None };
+            let mut reporter = StepReporter { args, progress: &progress, last: None };
             let server = FoundServer::find(args, member.key.number(), paths)?;
-            server.contribute(&participation, spool, |phase| told.follow(phase))?
+            server.contribute(&participation, spool, |phase| reporter.follow(phase))?
         }
     };
     outputs.write(args, &participation, &mut round, spool).map_err(|error| match error {
@@ -209,7 +209,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// Opens the outputs, with room for the result.
+    /// Opens the outputs, with space for the result.
     fn create(args: &JoinArgs, key: KeyRef<'_>, update: &Update) -> Result<Self, Failure> {
         let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
         let (kind, bytes) = match key {
@@ -298,7 +298,7 @@ fn describe(
     Ok((value, lines))
 }
 
-/// The steps of a round that are told as events.
+/// The steps of a round that are reported as events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RoundStep {
     Joined,

@@ -118,10 +118,10 @@ impl Derivation {
 
         let g = p.geometry();
         let (field_bits, fields) = (g.field_bits, g.fields_per_slot);
-        let room = (log_q - f64::from(margin)) / f64::from(field_bits);
+        let capacity = (log_q - f64::from(margin)) / f64::from(field_bits);
         let whole = format!("{fields} whole fields to a coefficient");
         let says = vec![
-            format!("({:.0} - {margin}) / {field_bits} = {room:.2}: {whole}", log_q.ceil()),
+            format!("({:.0} - {margin}) / {field_bits} = {capacity:.2}: {whole}", log_q.ceil()),
             "all at their largest, and the noise and a margin on top, do not pass Q (checked"
                 .into(),
             "with the exact integers): a sum never wraps".into(),
@@ -189,11 +189,13 @@ impl Derivation {
             format!("{words} ({NIST})"),
         ];
         self.step("security", figures, says);
-        let (g, room) = (p.geometry(), modulus_bits - 1);
+        let (g, usable_bits) = (p.geometry(), modulus_bits - 1);
         let (field_bits, fields) = (g.field_bits, g.fields_per_slot);
-        let quotient = f64::from(room) / f64::from(field_bits);
+        let quotient = f64::from(usable_bits) / f64::from(field_bits);
         let says = vec![
-            format!("{room} / {field_bits} = {quotient:.2}: {fields} whole fields to a plaintext,"),
+            format!(
+                "{usable_bits} / {field_bits} = {quotient:.2}: {fields} whole fields to a plaintext,"
+            ),
             "which is then below n: a sum never wraps".into(),
         ];
         self.fields(p, says);

@@ -21,8 +21,8 @@ pub(crate) fn fill(
     fill: impl FnOnce(&Path) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let stands = out.is_dir();
-    let beside = if stands { out } else { folder_of(out) };
-    let made = fs::create_dir_all(beside).map_err(|e| match fs::metadata(out) {
+    let parent = if stands { out } else { folder_of(out) };
+    let made = fs::create_dir_all(parent).map_err(|e| match fs::metadata(out) {
         // It is in a file: that the file exists would say less.
         Err(found) if found.kind() == io::ErrorKind::NotADirectory => found,
         _ => e,
@@ -32,7 +32,7 @@ pub(crate) fn fill(
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-        let temporary = builder.tempdir_in(beside)?;
+        let temporary = builder.tempdir_in(parent)?;
         let path = temporary.path().to_owned();
         Ok((temporary, move || remove(&path)))
     });
@@ -44,7 +44,7 @@ pub(crate) fn fill(
         true => signals::unstopped(|| move_entries(temporary.path(), out))?,
         false => fs::rename(temporary.path(), out).map_err(at(out))?,
     }
-    sync(beside).map_err(at(out))
+    sync(parent).map_err(at(out))
 }
 
 /// Removes a folder that somebody may still write to: a file that came into it meanwhile keeps it from going.

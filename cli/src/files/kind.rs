@@ -1,4 +1,4 @@
-//! Kinds of files, told by their first bytes.
+//! Kinds of files, recognised by their first bytes.
 
 use std::{
     fs::File,
@@ -134,7 +134,7 @@ impl FileKind {
 
     fn of_json(text: &[u8]) -> Self {
         use serde::de::IgnoredAny;
-        /// Members that tell. Values of keys are not looked at.
+        /// Members that show the kind. Values of keys are not looked at.
         #[derive(Deserialize)]
         struct JsonMembers {
             kind: Option<String>,

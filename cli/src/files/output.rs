@@ -82,7 +82,7 @@ impl OutputFile {
     /// a hint: fewer or more may be written.
     ///
     /// # Errors
-    /// There is no room.
+    /// There is no space.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), Failure> {
         let OutputTarget::File(pending) = self.to.get_mut() else { return Ok(()) };
         #[cfg(target_os = "linux")]
@@ -189,19 +189,19 @@ impl Write for OutputTarget {
                 Ok(count)
             }
         };
-        heard(written)
+        unless_unread(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Standard(out) => heard(out.flush()),
+            Self::Standard(out) => unless_unread(out.flush()),
             Self::Stream(_) | Self::File(_) => Ok(()),
         }
     }
 }
 
 /// Ends the process if nobody reads any more.
-fn heard<T>(written: io::Result<T>) -> io::Result<T> {
+fn unless_unread<T>(written: io::Result<T>) -> io::Result<T> {
     match written {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => signals::end_of_broken_pipe(),
         written => written,

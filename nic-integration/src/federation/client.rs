@@ -3,9 +3,9 @@
 //! A thread seals chunks while this one pushes those sealed before and takes the sums that come
 //! back; a bounded queue is between them.
 
-mod kept;
 mod open_round;
 mod run;
+mod saved;
 mod sealing;
 mod stream;
 mod udp;
@@ -15,13 +15,13 @@ use std::{mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
 
-pub use self::{
-    kept::finish_from_spool,
-    udp::{UdpClient, UdpClientConfig, resolve},
-};
 use self::{
-    kept::finish_kept,
     run::{Run, RunStart},
+    saved::finish_saved,
+};
+pub use self::{
+    saved::finish_from_spool,
+    udp::{UdpClient, UdpClientConfig, resolve},
 };
 use super::{
     Error, FAREWELL, PROGRESS_SPAN, fresh_endpoint,
@@ -132,23 +132,23 @@ impl<W: Wire> FederationClient<W> {
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let run = match Run::begin(participation, self.server, self.number)? {
             RunStart::Run(run) => run,
-            RunStart::Kept(spool, kept) => return finish_kept(participation, spool, *kept),
+            RunStart::Saved(spool, saved) => return finish_saved(participation, spool, *saved),
         };
         let mut phases = Phases::default();
         let (end, run) = std::thread::scope(|scope| {
-            // It goes with whatever fails here: a sealing thread that waits for room to hand over ends then.
+            // It goes with whatever fails here: a sealing thread that waits for space to hand over ends then.
             let mut run = run;
             self.pipelines.start(|wakers| self.node.detach(wakers))?;
             let now = self.pipelines.first.now();
             run.join(&mut self.node, now)?;
             let driver = &mut self.pipelines.first;
             let ending = driver.run(&mut self.node, |node, now| {
-                let turn = run.turn(node, now, scope);
+                let flow = run.iterate(node, now, scope);
                 match phases.follow(now, run.phase(node), &mut observe) {
-                    ControlFlow::Break(()) if turn.is_continue() => {
+                    ControlFlow::Break(()) if flow.is_continue() => {
                         ControlFlow::Break(Err(Error::Stopped))
                     }
-                    _ => turn,
+                    _ => flow,
                 }
             })?;
             let end = ending?;

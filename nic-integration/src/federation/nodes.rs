@@ -212,8 +212,11 @@ mod tests {
         ] {
             let path = place.path().join(at.to_string());
             fs::write(&path, text).unwrap();
-            let told = read_allowed(&path).unwrap_err().to_string();
-            assert!(told.contains(word) && told.contains(&path.display().to_string()), "{told}");
+            let reported = read_allowed(&path).unwrap_err().to_string();
+            assert!(
+                reported.contains(word) && reported.contains(&path.display().to_string()),
+                "{reported}"
+            );
         }
         let path = place.path().join("1");
         assert!(read_identity(&path).err().unwrap().to_string().contains("ciphergram identity"));

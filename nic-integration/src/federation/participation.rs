@@ -30,7 +30,7 @@ pub struct Participation<'a> {
 
 /// A client's result of a round.
 pub struct RoundResult {
-    /// The round as it was opened; none if an earlier run took part in it, and the spool kept its sum.
+    /// The round as it was opened; none if an earlier run took part in it, and the spool saved its sum.
     pub opening: Option<RoundOpening>,
     /// The sum as it came back, and its contributors.
     pub sum: Sum,

@@ -34,7 +34,7 @@ impl<W: Wire> PipelineSet<W> {
         let none = NicError::Pipelines { pipelines: 0, most: MAX_PIPELINES };
         let mut first = Driver::new(wires.next().ok_or(none)?);
         first.set_polling(poll);
-        let others = wires.map(|wire| first.beside(wire)).collect();
+        let others = wires.map(|wire| first.with_wire(wire)).collect();
         Ok(Self { first, others, threads: None })
     }
 

@@ -12,7 +12,7 @@
 //!
 //! The last record is the sum, once all of it came back: how many values of each tensor were clipped
 //! (a count (4), and as many counts (8)), then the file of the sum. The 4 bytes that vouch for its length
-//! are over the word `sum` besides. Room for it is reserved before the first chunk is sealed, so that a
+//! are over the word `sum` besides. Space for it is reserved before the first chunk is sealed, so that a
 //! disk that fills up in the meantime costs no round.
 //!
 //! A file that ends within a record was cut while that record was written: the record was never
@@ -39,7 +39,7 @@ const TAG_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"CGSPOOL1";
 const FIXED_BYTES: usize = 2 + 4 + 4 + 32 + 32;
 /// Bytes reserved beside chunks and sum: for headers, and what is around records.
-const RESERVED_BESIDES: u64 = 1 << 16;
+const RESERVED_FURTHER: u64 = 1 << 16;
 /// What vouches for the length of the sum's record is over this besides, and for that of all others over nothing.
 const SUM: &[u8] = b"sum";
 const CHUNKS: &[u8] = b"";
@@ -127,12 +127,12 @@ pub enum SpoolContent {
     /// The first chunks, sealed.
     Chunks(Vec<u8>),
     /// The sum that came back: the round is over.
-    Sum(Box<KeptSum>),
+    Sum(Box<SavedSum>),
 }
 
 /// A sum that came back and that a spool keeps.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeptSum {
+pub struct SavedSum {
     /// The sum.
     pub sum: Sum,
     /// Values of this client out of range, for each tensor.
@@ -193,7 +193,9 @@ impl Spool {
         let content = match &records.sum {
             Some(sum) => {
                 bytes.truncate(sum.end);
-                SpoolContent::Sum(Box::new(KeptSum::from_vec(bytes, sum.start, key).map_err(fail)?))
+                SpoolContent::Sum(Box::new(
+                    SavedSum::from_vec(bytes, sum.start, key).map_err(fail)?,
+                ))
             }
             None => SpoolContent::Chunks(joined(&mut bytes, chunks)),
         };
@@ -205,12 +207,12 @@ impl Spool {
         Ok(Some(FoundSpool { spool, header, content }))
     }
 
-    /// Makes the file of a spool, readable by its owner only, with [room](Self::reserve) for chunks of `bytes`.
+    /// Makes the file of a spool, readable by its owner only, with [space](Self::reserve) for chunks of `bytes`.
     /// It is removed again unless it [begins](Self::begin).
     ///
     /// # Errors
     ///
-    /// The file exists or cannot be written, or there is no room.
+    /// The file exists or cannot be written, or there is no space.
     pub fn create(path: &Path, bytes: u64) -> Result<Self, Error> {
         let fail = |why: String| Error::Spool { path: path.into(), why };
         let mut options = OpenOptions::new();
@@ -242,12 +244,12 @@ impl Spool {
         Ok(())
     }
 
-    /// Reserves room on the disk for a stream of `bytes` and for the sum, which is as long, so that a disk that
+    /// Reserves space on the disk for a stream of `bytes` and for the sum, which is as long, so that a disk that
     /// fills up later does not cut either short. Where a file system cannot, nothing is reserved.
     ///
     /// # Errors
     ///
-    /// There is no such room.
+    /// There is no such space.
     pub fn reserve(&self, bytes: u64) -> Result<(), Error> {
         #[cfg(target_os = "linux")]
         {
@@ -255,10 +257,10 @@ impl Spool {
                 fs::{FallocateFlags, fallocate},
                 io::Errno,
             };
-            let room = bytes.saturating_mul(2).saturating_add(RESERVED_BESIDES);
-            let reserved = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, room);
+            let space = bytes.saturating_mul(2).saturating_add(RESERVED_FURTHER);
+            let reserved = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, space);
             if let Err(error @ (Errno::NOSPC | Errno::DQUOT)) = reserved {
-                let why = format!("{}: it and the sum need {room} bytes", io::Error::from(error));
+                let why = format!("{}: it and the sum need {space} bytes", io::Error::from(error));
                 return Err(Error::Spool { path: self.path.clone(), why });
             }
         }
@@ -326,7 +328,7 @@ impl Spool {
     }
 }
 
-impl KeptSum {
+impl SavedSum {
     /// Reads what `bytes` end with, `start` onwards, in whose memory the stream stays.
     fn from_vec(mut bytes: Vec<u8>, start: usize, key: &PublicKey) -> Result<Self, String> {
         const SHORT: &str = "its sum is too short";

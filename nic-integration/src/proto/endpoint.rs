@@ -47,8 +47,8 @@ pub struct Endpoint {
     /// The first pipeline, and those that are not driven elsewhere.
     pipelines: Vec<Pipeline>,
     /// The one of them that sent last.
-    turn: usize,
-    /// Boxed, since a tree has room for more than it holds.
+    polled: usize,
+    /// Boxed, since a tree has space for more than it holds.
     links: BTreeMap<u32, Box<PeerLink>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
@@ -108,7 +108,7 @@ impl Endpoint {
             pipelines: pipelines
                 .map(|number| Pipeline::new(number, settings, shared.clone()))
                 .collect(),
-            turn: 0,
+            polled: 0,
             shared,
             config,
             rng,
@@ -131,7 +131,7 @@ impl Endpoint {
     /// handle.
     pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
         let others = self.pipelines.split_off(1);
-        self.turn = 0;
+        self.polled = 0;
         // It was detached before: the wakers are the same.
         let _ = self.shared.wakers.set(wakers);
         others
@@ -202,16 +202,16 @@ impl Endpoint {
 
     /// Returns the number of messages to that peer that may be queued now.
     #[must_use]
-    pub fn room(&self, peer: Peer) -> usize {
+    pub fn headroom(&self, peer: Peer) -> usize {
         let link = self.find(peer).and_then(|id| self.links.get(&id));
-        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.messages.outbox).room())
+        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.messages.outbox).headroom())
     }
 
     /// Queues a WRITE of `data` at `offset` of a region of the peer's, with an immediate if given.
     ///
     /// # Errors
     ///
-    /// [`NicError::NoSuchPeer`], [`NicError::NoRoom`], [`NicError::TooManyPeers`],
+    /// [`NicError::NoSuchPeer`], [`NicError::WindowFull`], [`NicError::TooManyPeers`],
     /// [`NicError::MessageTooLong`].
     pub fn write(
         &mut self,
@@ -245,7 +245,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NicError::NoSuchPeer`], [`NicError::NoRoom`], [`NicError::TooManyPeers`];
+    /// [`NicError::NoSuchPeer`], [`NicError::WindowFull`], [`NicError::TooManyPeers`];
     /// [`NicError::MessageTooLong`] if a chunk exceeds [`payload_limit`](Self::payload_limit), or all of them
     /// [`MAX_MESSAGE_BYTES`].
     pub fn sum(&mut self, now: Time, peer: Peer, sum: SumMessage) -> Result<MessageId, NicError> {
@@ -287,8 +287,8 @@ impl Endpoint {
             return Err(NicError::NoSuchPeer { node: peer.node });
         };
         let mut outbox = lock(&link.messages.outbox);
-        if outbox.room() == 0 {
-            return Err(NicError::NoRoom { peer });
+        if outbox.headroom() == 0 {
+            return Err(NicError::WindowFull { peer });
         }
         let message = outbox.queue(now, message);
         let idle = outbox.take_wakeups();
@@ -397,7 +397,7 @@ impl Endpoint {
                 self.indices.remove(&gone);
             }
             self.fail(id, Cause::Silence);
-        } else if link.is_heard_again() {
+        } else if link.receives_again() {
             if let Some(gone) = link.cancel_handshake() {
                 self.indices.remove(&gone);
             }
@@ -452,8 +452,8 @@ impl Endpoint {
         }
         let sockets = self.config.sockets();
         for _ in 0..self.pipelines.len() {
-            self.turn = (self.turn + 1) % self.pipelines.len();
-            let pipeline = &mut self.pipelines[self.turn];
+            self.polled = (self.polled + 1) % self.pipelines.len();
+            let pipeline = &mut self.pipelines[self.polled];
             if let Some(Route { via, addr }) = pipeline.poll_transmit(now, bytes) {
                 return Some(Route { via: pipeline.number() * sockets + via, addr });
             }

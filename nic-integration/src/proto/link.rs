@@ -77,7 +77,7 @@ impl PeerLink {
 
     /// Returns whether the handshake under way is needless: the process that it asks for was silent for
     /// no longer than a long round trip.
-    pub(super) fn is_heard_again(&self) -> bool {
+    pub(super) fn receives_again(&self) -> bool {
         let handshake = self.handshake.as_ref().filter(|_| self.established);
         handshake.is_some_and(|handshake| self.messages.last_received() > handshake.began)
     }

@@ -192,7 +192,7 @@ impl Outbox {
     }
 
     /// Returns the number of messages that may be queued (PROTOCOL §4.2).
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn headroom(&self) -> usize {
         MESSAGE_WINDOW as usize - self.outgoing.span()
     }
 
@@ -223,7 +223,7 @@ impl Outbox {
         open.map(|flow| flow.waiting_since).min().unwrap_or(Time::ZERO)
     }
 
-    /// Queues a message; the caller has checked that there is room.
+    /// Queues a message; the caller has checked that there is space.
     pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
         let cut = Cut::new(self.payload_limit, message.chunk_bytes);
         // An empty message still needs one datagram to carry its immediate.

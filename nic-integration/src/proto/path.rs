@@ -119,12 +119,12 @@ impl NetworkPath {
         }
     }
 
-    /// Returns whether datagrams may be sent by it as the window has room.
+    /// Returns whether datagrams may be sent by it as the window has headroom.
     pub(super) fn is_up(&self) -> bool {
         self.rest.is_none()
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_headroom(&self) -> bool {
         self.is_up() && (self.in_flight as usize) < self.recovery.window()
     }
 
@@ -316,17 +316,19 @@ impl Paths {
         (flow..self.all.len()).step_by(self.flows.len())
     }
 
-    /// Chooses the path of a flow's next datagram, if one has room: the same for some datagrams,
+    /// Chooses the path of a flow's next datagram, if one has headroom: the same for some datagrams,
     /// then the one whose window is least full, of those that are not silent if there are any.
     pub(super) fn choose(&self, flow: usize) -> Option<usize> {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
         let silent = |path: usize| self.all[path].recovery.timeouts() > 0;
-        if streak < self.spray && self.all.get(at).is_some_and(NetworkPath::has_room) && !silent(at)
+        if streak < self.spray
+            && self.all.get(at).is_some_and(NetworkPath::has_headroom)
+            && !silent(at)
         {
             return Some(at);
         }
-        let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
+        let open = self.of_flow(flow).filter(|&path| self.all[path].has_headroom());
         let fill = |a: usize, b: usize| self.all[a].fill_with_one_more(&self.all[b]);
         open.min_by(|&a, &b| silent(a).cmp(&silent(b)).then_with(|| fill(a, b)))
     }

@@ -23,7 +23,7 @@ use super::time::Time;
 /// The span between two searches for channels to idle peers.
 pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
 /// Datagrams that one channel sends before the next has its turn.
-const TURN: usize = 64;
+const QUANTUM: usize = 64;
 
 /// The parts of an endpoint's configuration that its pipelines need.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ pub struct Pipeline {
     number: u16,
     settings: Settings,
     shared: Arc<SharedState>,
-    /// Boxed, since a tree has room for more than it holds.
+    /// Boxed, since a tree has space for more than it holds.
     channels: BTreeMap<ChannelId, Box<Channel>>,
     /// Channels by the indices of their sessions.
     sessions: BTreeMap<u32, ChannelId>,
@@ -48,8 +48,8 @@ pub struct Pipeline {
     answering: VecDeque<ChannelId>,
     /// Channels with messages to send, perhaps, in turn.
     sending: VecDeque<ChannelId>,
-    /// Datagrams sent in this turn by the first channel of `sending`.
-    turn: usize,
+    /// Datagrams of this quantum sent by the first channel of `sending`.
+    in_quantum: usize,
     /// Datagrams of messages sent since answers were last looked for.
     ahead: usize,
     next_sweep: Time,
@@ -70,7 +70,7 @@ impl Pipeline {
             sessions: BTreeMap::new(),
             answering: VecDeque::new(),
             sending: VecDeque::new(),
-            turn: 0,
+            in_quantum: 0,
             ahead: 0,
             next_sweep: Time::ZERO,
             ack_payload: vec![],
@@ -255,11 +255,11 @@ impl Pipeline {
     }
 
     /// Appends the next datagram to send to `bytes`, and returns its route. Messages go before
-    /// answers, but no more than a turn of them before all answers: an answer is short, so it can
+    /// answers, but no more than a quantum of them before all answers: an answer is short, so it can
     /// end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.drain_commands();
-        if self.ahead < TURN
+        if self.ahead < QUANTUM
             && let Some(to) = self.transmit_message(now, bytes)
         {
             self.ahead += 1;
@@ -307,13 +307,13 @@ impl Pipeline {
             let next = channel.session.as_mut().and_then(|session| {
                 let mut outbox = lock(&channel.messages.outbox);
                 let next = channel.sender.next(now, session.next_packet(), &mut outbox);
-                // For datagrams that this channel has lost, or has no room for.
+                // For datagrams that this channel has lost, or has no space for.
                 idle = outbox.take_wakeups() & !(1 << id.channel);
                 Some((session, next?))
             });
             let Some((session, next)) = next else {
                 channel.sending = false;
-                self.turn = 0;
+                self.in_quantum = 0;
                 self.wake_channels(id.link, idle);
                 continue;
             };
@@ -322,11 +322,11 @@ impl Pipeline {
             self.stats.retransmitted += u64::from(next.resent);
             self.stats.sent.count(payload.len());
             // One peer after the other, but not by single datagrams: a burst is for one address.
-            self.turn += 1;
-            if self.turn < TURN {
+            self.in_quantum += 1;
+            if self.in_quantum < QUANTUM {
                 self.sending.push_front(id);
             } else {
-                self.turn = 0;
+                self.in_quantum = 0;
                 self.sending.push_back(id);
             }
             self.wake_channels(id.link, idle);

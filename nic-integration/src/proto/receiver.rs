@@ -145,7 +145,7 @@ impl Receiver {
     pub(super) fn shrink(&mut self) {
         self.done.shrink_to_fit();
         if self.messages.is_empty() {
-            // An empty tree has room for eleven, once it had one.
+            // An empty tree has space for eleven, once it had one.
             self.messages = BTreeMap::new();
         }
     }

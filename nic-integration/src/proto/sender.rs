@@ -38,7 +38,7 @@ pub(super) struct Sender {
     channel: u16,
     pub(super) paths: Paths,
     /// The flow that sends next.
-    turn: u16,
+    next_flow: u16,
     /// By packet number, from `first_flight` on; the first one is never empty.
     flights: VecDeque<Option<SentPacket>>,
     first_flight: u64,
@@ -55,7 +55,7 @@ impl Sender {
         Self {
             channel,
             paths,
-            turn: 0,
+            next_flow: 0,
             flights: VecDeque::new(),
             first_flight: 0,
             in_flight: 0,
@@ -70,7 +70,7 @@ impl Sender {
         Carrier::new(self.channel, packet)
     }
 
-    /// Chooses the next datagram to send, as `packet`, if a window has room for one;
+    /// Chooses the next datagram to send, as `packet`, if a window has space for one;
     /// retransmissions come first.
     pub(super) fn next(&mut self, now: Time, packet: u64, outbox: &mut Outbox) -> Option<Next> {
         // The peer has forgotten packets so far behind: they were lost, or are no longer wanted.
@@ -136,17 +136,17 @@ impl Sender {
     fn pick(&mut self, outbox: &mut Outbox) -> Option<SendChoice> {
         let flows = self.paths.flows();
         for _ in 0..flows {
-            let flow = usize::from(self.turn);
+            let flow = usize::from(self.next_flow);
             let next = (flow + 1) % flows;
             if let Some(path) = self.paths.choose(flow)
                 && let Some((slot, reason)) = outbox.take(flow)
             {
                 if self.paths.take(flow, path) {
-                    self.turn = next as u16;
+                    self.next_flow = next as u16;
                 }
                 return Some((slot, path, reason));
             }
-            self.turn = next as u16;
+            self.next_flow = next as u16;
         }
         None
     }

@@ -316,7 +316,7 @@ impl SharedState {
         self.held_limit / 4
     }
 
-    /// Reserves bytes for an assembly; `false` if there is no room.
+    /// Reserves bytes for an assembly; `false` if there is no space.
     pub(super) fn reserve(&self, bytes: usize) -> bool {
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
         let fits = before + bytes <= self.held_limit;

@@ -72,7 +72,7 @@ impl SumRegion {
         let SumConfig { round, contributors, target, layout, shards, whole } = config;
         let chunk_count = layout.chunk_count();
         if whole {
-            whole::check_room(layout.total_bytes, target)?;
+            whole::check_buffer(layout.total_bytes, target)?;
         }
         let mut next = 0;
         let shards = shards.into_iter().map(|shard| {

@@ -94,7 +94,7 @@ impl RelaySwitch {
         (self.to_server.tally(), self.to_clients.tally())
     }
 
-    /// Returns the number of datagrams of clients that there was no room for.
+    /// Returns the number of datagrams of clients that there was no space for.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.turned_away
@@ -196,7 +196,7 @@ impl RelaySwitch {
         Ok(())
     }
 
-    /// Notes a client's datagram, be it known or new. Returns whether there is room for the client.
+    /// Notes a client's datagram, be it known or new. Returns whether there is space for the client.
     fn admit(&mut self, now: Time, from: SocketAddr) -> bool {
         if let Some(client) = self.clients.get_mut(&from) {
             client.active = now;

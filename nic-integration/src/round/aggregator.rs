@@ -170,7 +170,7 @@ pub struct Aggregator<A> {
     refused: BTreeMap<u16, String>,
     /// Refusals that are not answered yet.
     refusals: BTreeSet<(Peer, MessageId)>,
-    /// Nodes that may no longer take part, and are still heard: they finish the round under way, or
+    /// Nodes that may no longer take part, and are still received from: they finish the round under way, or
     /// are sent the reason.
     leaving: BTreeSet<NodeId>,
     /// The application prepares the next round, and is asked again soon.
@@ -263,8 +263,8 @@ impl<A: Application> Aggregator<A> {
     /// and those who did know.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let told = !self.given_up || self.refusals.is_empty();
-        self.is_last_opened() && self.current.is_none() && self.is_delivered() && told
+        let reported = !self.given_up || self.refusals.is_empty();
+        self.is_last_opened() && self.current.is_none() && self.is_delivered() && reported
     }
 
     /// Returns whether the sums of the last round that closed are delivered, or given up.

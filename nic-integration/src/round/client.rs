@@ -133,7 +133,7 @@ impl RoundClient {
     ///
     /// # Errors
     ///
-    /// [`NicError::MessageTooLong`] for a hello beyond a round message; [`NicError::NoRoom`].
+    /// [`NicError::MessageTooLong`] for a hello beyond a round message; [`NicError::WindowFull`].
     pub fn join(
         &mut self,
         now: Time,
@@ -220,7 +220,7 @@ impl RoundClient {
     ///
     /// # Errors
     ///
-    /// [`NicError::NoRoom`]; [`NicError::NoSuchPeer`], if that aggregator is known to be gone.
+    /// [`NicError::WindowFull`]; [`NicError::NoSuchPeer`], if that aggregator is known to be gone.
     pub fn bye(&mut self, now: Time) -> Result<(), NicError> {
         let sent = self.send(now, MessageKind::Bye, vec![]);
         self.abandon();
@@ -234,19 +234,19 @@ impl RoundClient {
         self.bye.is_some()
     }
 
-    /// Returns whether [`push`](Self::push) would find room now.
+    /// Returns whether [`push`](Self::push) would find space now.
     #[must_use]
     pub fn can_push(&self) -> bool {
         matches!(&self.state, ClientState::Contributing(round)
             if round.accepted.is_some() && round.pushes.len() < MAX_PUSHES)
-            && self.endpoint.room(self.aggregator()) > 0
+            && self.endpoint.headroom(self.aggregator()) > 0
     }
 
     /// Contributes whole chunks of `chunk_bytes` each, `first_chunk` onwards; the last of all may be shorter.
     ///
     /// # Errors
     ///
-    /// [`NicError::NoOpenRound`] before [`accept`](Self::accept); [`NicError::NoRoom`];
+    /// [`NicError::NoOpenRound`] before [`accept`](Self::accept); [`NicError::WindowFull`];
     /// [`NicError::MessageTooLong`] if a chunk fits no datagram, or all of them no message.
     pub fn push(
         &mut self,
@@ -257,7 +257,7 @@ impl RoundClient {
     ) -> Result<(), NicError> {
         let peer = self.aggregator();
         if matches!(self.state, ClientState::Contributing(_)) && !self.can_push() {
-            return Err(NicError::NoRoom { peer });
+            return Err(NicError::WindowFull { peer });
         }
         let ClientState::Contributing(round) = &mut self.state else {
             return Err(NicError::NoOpenRound);
@@ -343,7 +343,7 @@ impl RoundClient {
         let RoundClientConfig { contributor, .. } = self.config;
         let probe =
             ProbeMessage { contributor, inbox: self.inbox, contribution: self.contribution };
-        // Without room there is traffic already, which serves as well.
+        // Without space there is traffic already, which serves as well.
         if let Err(NicError::NoSuchPeer { .. }) = self.send(now, MessageKind::Probe, probe.encode())
         {
             self.start_over(now);

@@ -9,7 +9,7 @@ use crate::proto::{Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
 use super::message::{MessageKind, OpenMessage, ReadyMessage, RoundEnd};
 use super::pending::AdmittedClient;
 
-/// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
+/// Messages to a client that deliveries leave space for, so that a refusal always finds a place.
 const RESERVED_MESSAGES: usize = 8;
 /// Deliveries that may be unanswered, of all participants together. A queued one takes some 200
 /// bytes, and thousands of sums may be due to each of a thousand participants.
@@ -132,7 +132,7 @@ pub(super) struct HeldRound {
     pub(super) finished: bool,
     /// `pump` must look at every participant.
     dirty: bool,
-    /// Participants that `pump` must look at: an answer makes room for the next delivery.
+    /// Participants that `pump` must look at: an answer makes space for the next delivery.
     asking: BTreeSet<u16>,
 }
 
@@ -278,7 +278,7 @@ impl HeldRound {
         self.closed.push(chunk);
         let mut bytes = region.bitmap(chunk);
         bytes.extend_from_slice(sum);
-        // Kept until it is delivered, so without room to grow.
+        // Kept until it is delivered, so without space to grow.
         Settled::Closed(bytes.into_boxed_slice().into())
     }
 
@@ -354,7 +354,7 @@ impl HeldRound {
         }
     }
 
-    /// Queues the deliveries that are due, as far as there is room.
+    /// Queues the deliveries that are due, as far as there is space.
     pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
         let mut numbers = std::mem::take(&mut self.asking);
         if std::mem::replace(&mut self.dirty, false) {
@@ -369,7 +369,7 @@ impl HeldRound {
             let peer = participant.joined.peer;
             let Some(delivery) = self.due(participant) else { return };
             let full = participant.unanswered.len() >= most;
-            if participant.gone || full || endpoint.room(peer) <= RESERVED_MESSAGES {
+            if participant.gone || full || endpoint.headroom(peer) <= RESERVED_MESSAGES {
                 return;
             }
             let sent = self.deliver(now, participant, delivery, endpoint);

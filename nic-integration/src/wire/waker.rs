@@ -16,7 +16,7 @@ impl Wake for WakeSender {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // If there is no room, it is awake already.
+        // If there is no space, it is awake already.
         let _ = self.0.send(&[0]);
     }
 }

@@ -204,7 +204,7 @@ struct Stamp(u32, u64, u64, (i64, i64));
 struct Scene {
     folder: TempDir,
     /// For the binary, where it must be copied.
-    beside: TempDir,
+    elsewhere: TempDir,
     secrets: Arc<Vec<String>>,
 }
 
@@ -217,9 +217,9 @@ struct Ended {
 
 impl Scene {
     fn copy(place: &Place, secrets: &Arc<Vec<String>>) -> Self {
-        let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         copy_into(&place.path(""), folder.path()).unwrap();
-        Self { folder, beside, secrets: secrets.clone() }
+        Self { folder, elsewhere, secrets: secrets.clone() }
     }
 
     /// Runs a row, and takes back what it was given. Returns whether all is as it was.
@@ -280,7 +280,7 @@ impl Scene {
     }
 
     fn command(&self, row: &Row) -> Command {
-        let binary = binary(self.beside.path());
+        let binary = binary(self.elsewhere.path());
         let mut command = match row.before {
             None => Command::new(binary),
             Some(words) => {

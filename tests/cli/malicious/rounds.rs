@@ -72,7 +72,7 @@ fn announce(place: &Place, address: &str, number: u16, announcement: &Announceme
     let mut node = RoundClient::new(config).unwrap();
     let hello = announcement.to_bytes(&key);
     node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
-    let turn = |node: &mut RoundClient, _| {
+    let iteration = |node: &mut RoundClient, _| {
         let reason = |event| match event {
             RoundClientEvent::Refused { reason } => Some(reason),
             _ => None,
@@ -82,7 +82,7 @@ fn announce(place: &Place, address: &str, number: u16, announcement: &Announceme
             None => ControlFlow::Continue(Duration::from_millis(5)),
         }
     };
-    driver.run(&mut node, turn).unwrap()
+    driver.run(&mut node, iteration).unwrap()
 }
 
 /// Client 0 lies: what is of another job, or far ahead, is refused and it is named, at once or when the round opens.
@@ -98,7 +98,7 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
     let (key, job) = agreed(&place);
     let (mut server, address) = place.serve("--clients 4");
     let own = Update::from_safetensors(&place.read("g0")).unwrap().specs();
-    let lie = |range, job: &Job, lowest_round| Announcement {
+    let forged = |range, job: &Job, lowest_round| Announcement {
         seed: fresh(),
         job: job.id(),
         lowest_round,
@@ -106,7 +106,7 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
         proposal: None,
     };
     let other = Job::new(&key, job.limits().clone()).unwrap();
-    let reason = announce(&place, &address, 0, &lie(1.0, &other, 0));
+    let reason = announce(&place, &address, 0, &forged(1.0, &other, 0));
     assert!(reason.starts_with("client 0: it is of job "), "{reason}");
     let refused = server.event("refused");
     assert_eq!((&refused["client"], &refused["reason"]), (&0.into(), &reason.into()));
@@ -114,13 +114,13 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
         .map(|(i, words)| place.join(&address, i, words))
         .into();
     // It waits with them, and then nobody waits for it: rounds are theirs to number.
-    let reason = announce(&place, &address, 0, &lie(1e-9, &job, 65));
+    let reason = announce(&place, &address, 0, &forged(1e-9, &job, 65));
     let why = "client 0: it asks for round 65, the others for 0 at most: more than 64 rounds ahead";
     assert_eq!(reason, why);
     assert_eq!(server.event("refused")["client"], 0);
     assert_eq!(server.event("opened")["clients"], serde_json::json!([1, 2, 3]));
     let ended: Vec<_> = honest.into_iter().map(|client| client.finish()).collect();
-    // The last one's values are a billionth of the others', who might be lying: it is told.
+    // The last one's values are a billionth of the others', who might be lying: it is reported.
     let warned = |ran: &place::Ran| ran.stderr.contains("tensor \"t\" is rounded 536870912 times");
     assert_eq!(ended.iter().map(warned).collect::<Vec<_>>(), [false, false, true], "{ended:?}");
     assert!(ended.iter().all(|ran| ran.code == Some(0)), "{ended:?}");
@@ -131,9 +131,9 @@ fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
     server.finish().done();
 }
 
-/// The lie of an aggregator.
+/// What a malicious aggregator does.
 #[derive(Clone, Copy, Debug)]
-enum Lie {
+enum Deviation {
     /// Ranges that clip all values away.
     Narrow,
     /// A range that the job does not admit.
@@ -148,14 +148,14 @@ enum Lie {
     Sum,
 }
 
-/// An aggregator that lies.
-struct Liar {
+/// A malicious aggregator.
+struct MaliciousAggregator {
     honest: SumApplication,
     key: PublicKey,
-    lie: Lie,
+    deviation: Deviation,
 }
 
-impl Application for Liar {
+impl Application for MaliciousAggregator {
     fn admit(&mut self, n: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
         self.honest.admit(n, id, hello)
     }
@@ -166,27 +166,27 @@ impl Application for Liar {
         let own = terms.agreement.clone();
         let agreement =
             |range, weight| Agreement::new(own.specs().to_vec(), vec![range], weight).unwrap();
-        match self.lie {
-            Lie::Narrow => terms.agreement = agreement(1e-9, own.max_weight()),
-            Lie::Wide => terms.agreement = agreement(1e30, own.max_weight()),
-            Lie::Weight => terms.agreement = agreement(own.ranges()[0], u32::MAX),
-            Lie::Earlier => terms.round -= 1,
-            Lie::NotListed => terms.participants.iter_mut().for_each(|c| c.seed = fresh()),
-            Lie::Sum => {}
+        match self.deviation {
+            Deviation::Narrow => terms.agreement = agreement(1e-9, own.max_weight()),
+            Deviation::Wide => terms.agreement = agreement(1e30, own.max_weight()),
+            Deviation::Weight => terms.agreement = agreement(own.ranges()[0], u32::MAX),
+            Deviation::Earlier => terms.round -= 1,
+            Deviation::NotListed => terms.participants.iter_mut().for_each(|c| c.seed = fresh()),
+            Deviation::Sum => {}
         }
-        let lie = self.lie;
-        let lying = |Shard { chunks, adder }| Shard {
+        let deviation = self.deviation;
+        let tampered = |Shard { chunks, adder }| Shard {
             chunks,
-            adder: Box::new(LyingSum(adder, lie)) as Box<dyn ChunkAdder>,
+            adder: Box::new(MaliciousSum(adder, deviation)) as Box<dyn ChunkAdder>,
         };
-        let shards = opened.shards.into_iter().map(lying).collect();
+        let shards = opened.shards.into_iter().map(tampered).collect();
         Ok(Readiness::Ready(ReadyRound { terms: terms.to_bytes(&self.key), shards, ..opened }))
     }
 }
 
-struct LyingSum(Box<dyn ChunkAdder>, Lie);
+struct MaliciousSum(Box<dyn ChunkAdder>, Deviation);
 
-impl ChunkAdder for LyingSum {
+impl ChunkAdder for MaliciousSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.check(chunks, payload)
     }
@@ -195,15 +195,15 @@ impl ChunkAdder for LyingSum {
     }
     fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
         let mut sum = self.0.finish(chunk, count)?;
-        if let Lie::Sum = self.1 {
+        if let Deviation::Sum = self.1 {
             sum[3] ^= 1;
         }
         Ok(sum)
     }
 }
 
-/// Runs a round of two clients and an aggregator in this process that lies. The clients' errors.
-fn lied_to(place: &Place, lie: Lie) -> [String; 2] {
+/// Runs a round of two clients and a malicious aggregator in this process. The clients' errors.
+fn with_malicious_aggregator(place: &Place, deviation: Deviation) -> [String; 2] {
     let wire = UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = ciphergram_nic::wire::Wire::local_addr(&wire).unwrap().to_string();
     let (key, job) = agreed(place);
@@ -221,19 +221,19 @@ fn lied_to(place: &Place, lie: Lie) -> [String; 2] {
         seed: [9; 32],
     };
     let honest = SumApplication::new(key.clone(), job, Arc::new(CpuEngine::new()), None).unwrap();
-    let mut node = Aggregator::new(config, Liar { honest, key, lie }).unwrap();
+    let mut node = Aggregator::new(config, MaliciousAggregator { honest, key, deviation }).unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
-    let liar = thread::spawn(move || {
-        let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
+    let aggregator_thread = thread::spawn(move || {
+        let iteration = |_: &mut Aggregator<MaliciousAggregator>, _| match stopped.try_recv() {
             Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(Duration::from_millis(5)),
             _ => ControlFlow::Break(()),
         };
-        Driver::new(wire).run(&mut node, turn)
+        Driver::new(wire).run(&mut node, iteration)
     });
     let clients = [0, 1].map(|i| place.join(&address, i, ""));
     let errors = clients.map(|client| client.finish().error(1));
     drop(stop);
-    liar.join().unwrap().unwrap();
+    aggregator_thread.join().unwrap().unwrap();
     errors
 }
 
@@ -249,27 +249,27 @@ fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
     let ledger = Ledger::beside(&place.path("keys/secret.json"));
     // Both have sealed for round 3.
     (0..2).for_each(|i| ledger.seal(&job, i, 3).unwrap());
-    for (lie, why) in [
-        (Lie::Narrow, "a range or the largest weight is below what this client proposed"),
-        (Lie::Wide, "the job admits 65536 at most"),
-        (Lie::Weight, "a largest weight of 4294967295, the job's is 100000"),
-        (Lie::Earlier, "the round is one that this client has contributed to"),
-        (Lie::NotListed, "they do not list this contribution"),
+    for (deviation, why) in [
+        (Deviation::Narrow, "a range or the largest weight is below what this client proposed"),
+        (Deviation::Wide, "the job admits 65536 at most"),
+        (Deviation::Weight, "a largest weight of 4294967295, the job's is 100000"),
+        (Deviation::Earlier, "the round is one that this client has contributed to"),
+        (Deviation::NotListed, "they do not list this contribution"),
         (
-            Lie::Sum,
+            Deviation::Sum,
             "the sum does not open: it is not what its 2 contributors sealed for this round",
         ),
     ] {
-        for error in lied_to(&place, lie) {
-            assert!(error.contains(why), "{lie:?}: {error}");
+        for error in with_malicious_aggregator(&place, deviation) {
+            assert!(error.contains(why), "{deviation:?}: {error}");
         }
         let (is_sealed, failures) =
-            (u64::from(matches!(lie, Lie::Sum)), ledger.failures(&key).unwrap());
-        assert_eq!(failures as u64, is_sealed, "{lie:?}");
-        assert!((0..2).all(|i| ledger.next_round(&job, i) == Ok(4 + is_sealed)), "{lie:?}");
+            (u64::from(matches!(deviation, Deviation::Sum)), ledger.failures(&key).unwrap());
+        assert_eq!(failures as u64, is_sealed, "{deviation:?}");
+        assert!((0..2).all(|i| ledger.next_round(&job, i) == Ok(4 + is_sealed)), "{deviation:?}");
         for i in 0..2 {
             let [mean, spool] = ["", ".spool"].map(|end| place.path(&format!("mean{i}{end}")));
-            assert!(!mean.exists() && !spool.exists(), "{lie:?}");
+            assert!(!mean.exists() && !spool.exists(), "{deviation:?}");
         }
     }
 }

@@ -338,7 +338,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     node.join(driver.now(), seed.id(), hello, None).unwrap();
     let (mut open, mut next, mut counted) = (false, 0, 0);
     let chunk_bytes = NonZeroU32::new(chunks.bytes_of(0) as u32).unwrap();
-    let turn = |node: &mut RoundClient, now| {
+    let iteration = |node: &mut RoundClient, now| {
         while let Some(event) = node.poll_event() {
             counted += u32::from(matches!(event, RoundClientEvent::Counted { .. }));
             if matches!(event, RoundClientEvent::Opened(_)) {
@@ -359,7 +359,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
             ControlFlow::Continue(Duration::from_millis(1))
         }
     };
-    driver.run(&mut node, turn).unwrap();
+    driver.run(&mut node, iteration).unwrap();
     // Until all of it is acknowledged.
     driver.linger(&mut node, Duration::from_millis(500)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Contributions and sums that a liar crafts with the library, for the real binary to open.
+//! Contributions and sums that a malicious party crafts with the library, for the real binary to open.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Network namespaces: one for an aggregator, one for each client, and one between them that is a
-//! bridge, loses datagrams, and has room for a relay.
+//! bridge, loses datagrams, and has space for a relay.
 
 use std::{
     io::{self, Write as _},
@@ -209,7 +209,7 @@ impl Net {
         }
     }
 
-    /// Datagrams that sockets of the namespace between have taken, or had no room for.
+    /// Datagrams that sockets of the namespace between have taken, or had no space for.
     fn received(&self) -> u64 {
         let text = done(&format!("{} cat /proc/net/snmp", self.between()));
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));

@@ -1,4 +1,4 @@
-//! Aggregators that lie about a round's terms or its sums, over loopback sockets.
+//! Aggregators that deviation about a round's terms or its sums, over loopback sockets.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -38,9 +38,9 @@ fn fresh() -> Seed {
 /// The last chunk of the first mask under `ckks-sum-public`.
 const LAST_OF_MASK: u32 = 163;
 
-/// The lie of an aggregator.
+/// What a malicious aggregator does.
 #[derive(Clone, Copy, Debug)]
-enum Lie {
+enum Deviation {
     Noise,
     /// The terms are of other contributions.
     NotListed,
@@ -70,9 +70,9 @@ enum Lie {
     Refusal,
 }
 
-struct Liar(SumApplication, Lie, &'static PublicKey);
+struct MaliciousAggregator(SumApplication, Deviation, &'static PublicKey);
 
-impl Application for Liar {
+impl Application for MaliciousAggregator {
     fn admit(&mut self, n: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
         self.0.admit(n, id, hello)
     }
@@ -83,71 +83,79 @@ impl Application for Liar {
         let ReadyRound { terms, layout, shards, left_out, late } = opened;
         let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
-            Lie::Noise => {
+            Deviation::Noise => {
                 let terms = vec![1, 2, 3];
                 return Ok(Readiness::Ready(ReadyRound { terms, layout, shards, left_out, late }));
             }
-            Lie::NotListed => {
+            Deviation::NotListed => {
                 reported.participants.iter_mut().for_each(|listed| listed.seed = fresh());
             }
-            Lie::Lists => reported.participants.push(Participant { number: 3, seed: fresh() }),
-            Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
-            Lie::Layout => reported.agreement = agreement(FEW + 9, 2.0, 50),
-            Lie::Clipping => reported.agreement = agreement(FEW, 1e-9, 50),
-            Lie::Wide => reported.agreement = agreement(FEW, 65_537.0, 50),
-            Lie::Weight => reported.agreement = agreement(FEW, 2.0, 100_001),
-            Lie::Round => reported.round = 6,
-            Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray | Lie::Refusal => {}
+            Deviation::Lists => {
+                reported.participants.push(Participant { number: 3, seed: fresh() })
+            }
+            Deviation::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
+            Deviation::Layout => reported.agreement = agreement(FEW + 9, 2.0, 50),
+            Deviation::Clipping => reported.agreement = agreement(FEW, 1e-9, 50),
+            Deviation::Wide => reported.agreement = agreement(FEW, 65_537.0, 50),
+            Deviation::Weight => reported.agreement = agreement(FEW, 2.0, 100_001),
+            Deviation::Round => reported.round = 6,
+            Deviation::ShortSum
+            | Deviation::WrongSum
+            | Deviation::NoCiphertext
+            | Deviation::Stray
+            | Deviation::Refusal => {}
         }
-        let lying =
-            |Shard { chunks, adder }| Shard { chunks, adder: Box::new(LyingSum(adder, self.1)) };
-        let shards = shards.into_iter().map(lying).collect();
+        let tampered = |Shard { chunks, adder }| Shard {
+            chunks,
+            adder: Box::new(MaliciousSum(adder, self.1)),
+        };
+        let shards = shards.into_iter().map(tampered).collect();
         let terms = reported.to_bytes(key);
         Ok(Readiness::Ready(ReadyRound { terms, layout, shards, left_out, late }))
     }
 }
 
-struct LyingSum(Box<dyn ChunkAdder>, Lie);
+struct MaliciousSum(Box<dyn ChunkAdder>, Deviation);
 
-impl ChunkAdder for LyingSum {
+impl ChunkAdder for MaliciousSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         match self.1 {
-            Lie::Refusal => Err(Refusal::InvalidCiphertext),
+            Deviation::Refusal => Err(Refusal::InvalidCiphertext),
             _ => self.0.check(chunks, payload),
         }
     }
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         match self.1 {
-            Lie::Refusal => Err(Refusal::InvalidCiphertext),
+            Deviation::Refusal => Err(Refusal::InvalidCiphertext),
             _ => self.0.add(chunks, payload),
         }
     }
     fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
         let mut sum = self.0.finish(chunk, count)?;
         match self.1 {
-            Lie::ShortSum => sum.truncate(64),
-            Lie::WrongSum => sum[3] ^= 1,
-            Lie::NoCiphertext => sum[..8].fill(0xff),
+            Deviation::ShortSum => sum.truncate(64),
+            Deviation::WrongSum => sum[3] ^= 1,
+            Deviation::NoCiphertext => sum[..8].fill(0xff),
             // In the last lane.
-            Lie::Stray if chunk == LAST_OF_MASK => sum[1276] = 1,
+            Deviation::Stray if chunk == LAST_OF_MASK => sum[1276] = 1,
             _ => {}
         }
         Ok(sum)
     }
 }
 
-/// Returns the results of two clients of an aggregator that lies, whose updates of so many values are
+/// Returns the results of two clients of a malicious aggregator, whose updates of so many values are
 /// changed by `change`.
-fn lied_to(
+fn with_malicious_aggregator(
     key: &'static SecretKey,
     job: &'static Job,
-    (lie, values): (Lie, usize),
+    (deviation, values): (Deviation, usize),
     change: impl Fn(u16, &mut Participation<'_>) + Copy + Send + 'static,
 ) -> [Result<RoundResult, Error>; 2] {
     let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let addr = wire.local_addr().unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
-    let liar = thread::spawn(move || {
+    let aggregator_thread = thread::spawn(move || {
         let config = AggregatorConfig {
             endpoint: Config::new(server(), NonZeroU32::new(5).unwrap(), [5; 32]),
             nodes: config(2, 2).allowed,
@@ -163,13 +171,13 @@ fn lied_to(
         };
         let honest =
             SumApplication::new(key.public().clone(), job.clone(), engine(), None).unwrap();
-        let application = Liar(honest, lie, key.public());
+        let application = MaliciousAggregator(honest, deviation, key.public());
         let mut node = Aggregator::new(config, application).unwrap();
-        let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
+        let iteration = |_: &mut Aggregator<MaliciousAggregator>, _| match stopped.try_recv() {
             Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(MAX_SLEEP),
             _ => ControlFlow::Break(()),
         };
-        Driver::new(wire).run(&mut node, turn)
+        Driver::new(wire).run(&mut node, iteration)
     });
     let clients = [0, 1].map(|n| {
         contribute(key, addr, n, values, move |participation| {
@@ -179,12 +187,12 @@ fn lied_to(
     });
     let end = Instant::now() + PATIENCE;
     while !clients.iter().all(thread::JoinHandle::is_finished) {
-        assert!(Instant::now() < end, "{lie:?}: a client goes on for ever");
+        assert!(Instant::now() < end, "{deviation:?}: a client goes on for ever");
         thread::sleep(Duration::from_millis(10));
     }
     let reported = clients.map(|client| client.join().unwrap());
     drop(stop);
-    assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
+    assert_eq!(aggregator_thread.join().unwrap(), Ok::<_, NicError>(()));
     reported
 }
 
@@ -192,19 +200,19 @@ fn lied_to(
 fn an_aggregator_that_lies_is_found_out() {
     let key = lattice().public();
     let (open, settled) = (job(key), settled_job(key, &agreement(FEW, 2.0, 50)));
-    for (job, lie, what) in [
-        (settled, Lie::Noise, "not a Ciphergram file"),
-        (settled, Lie::NotListed, "they do not list this contribution"),
-        (settled, Lie::Lists, "its lists of contributors differ"),
-        (settled, Lie::Ranges, "tensor \"bias\" has range 3, the job's is 2"),
-        (open, Lie::Layout, "the tensors differ"),
-        (open, Lie::Clipping, "is below what this client proposed"),
-        (open, Lie::Wide, "tensor \"bias\" has range 65537, the job admits 65536 at most"),
-        (open, Lie::Weight, "a largest weight of 100001, the job's is 100000"),
-        (open, Lie::Round, "the round is one that this client has contributed to"),
-        (settled, Lie::ShortSum, "a sum of the wrong length"),
-        (settled, Lie::WrongSum, "the sum does not open"),
-        (settled, Lie::NoCiphertext, "residue 0 is not below its prime"),
+    for (job, deviation, what) in [
+        (settled, Deviation::Noise, "not a Ciphergram file"),
+        (settled, Deviation::NotListed, "they do not list this contribution"),
+        (settled, Deviation::Lists, "its lists of contributors differ"),
+        (settled, Deviation::Ranges, "tensor \"bias\" has range 3, the job's is 2"),
+        (open, Deviation::Layout, "the tensors differ"),
+        (open, Deviation::Clipping, "is below what this client proposed"),
+        (open, Deviation::Wide, "tensor \"bias\" has range 65537, the job admits 65536 at most"),
+        (open, Deviation::Weight, "a largest weight of 100001, the job's is 100000"),
+        (open, Deviation::Round, "the round is one that this client has contributed to"),
+        (settled, Deviation::ShortSum, "a sum of the wrong length"),
+        (settled, Deviation::WrongSum, "the sum does not open"),
+        (settled, Deviation::NoCiphertext, "residue 0 is not below its prime"),
     ] {
         // Clients that have sealed for round 6, which are in round 7.
         let folder = tempfile::tempdir().unwrap();
@@ -216,27 +224,37 @@ fn an_aggregator_that_lies_is_found_out() {
         let change = move |n: u16, participation: &mut Participation<'_>| {
             participation.member.ledger = &ledgers[usize::from(n)];
         };
-        for (n, reported) in (0..).zip(lied_to(lattice(), job, (lie, FEW), change)) {
-            let reported = reported.err().expect("the lie must be found out").to_string();
-            assert!(reported.contains(what), "{lie:?}: {reported}");
+        for (n, reported) in
+            (0..).zip(with_malicious_aggregator(lattice(), job, (deviation, FEW), change))
+        {
+            let reported = reported.err().expect("the deviation must be found out").to_string();
+            assert!(reported.contains(what), "{deviation:?}: {reported}");
             let ledger = &ledgers[usize::from(n)];
             // What was not sealed leaves the number free, and what did not open is counted.
-            let is_sealed = matches!(lie, Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext);
-            assert_eq!(ledger.next_round(job, n), Ok(7 + u64::from(is_sealed)), "{lie:?}");
-            let failures = usize::from(matches!(lie, Lie::WrongSum));
-            assert_eq!(ledger.failures(key).unwrap(), failures, "{lie:?}");
+            let is_sealed = matches!(
+                deviation,
+                Deviation::ShortSum | Deviation::WrongSum | Deviation::NoCiphertext
+            );
+            assert_eq!(ledger.next_round(job, n), Ok(7 + u64::from(is_sealed)), "{deviation:?}");
+            let failures = usize::from(matches!(deviation, Deviation::WrongSum));
+            assert_eq!(ledger.failures(key).unwrap(), failures, "{deviation:?}");
         }
     }
 }
 
-/// Its sealing thread has no room to hand over what follows.
+/// Its sealing thread has no space to hand over what follows.
 #[test]
 fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
     const MANY: usize = 1_200_000;
     let change = |_, participation: &mut Participation<'_>| {
         participation.member.engine = Troubled::new(Duration::from_millis(20), usize::MAX);
     };
-    for reported in lied_to(lattice(), job(lattice().public()), (Lie::Refusal, MANY), change) {
+    for reported in with_malicious_aggregator(
+        lattice(),
+        job(lattice().public()),
+        (Deviation::Refusal, MANY),
+        change,
+    ) {
         let reported = reported.err().expect("its chunks are refused").to_string();
         assert!(reported.contains("refused chunk"), "{reported}");
     }
@@ -247,25 +265,26 @@ fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
 #[test]
 fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
     let key = key(Scheme::CkksSumPublic);
-    for (lie, what) in [
-        (Lie::NoCiphertext, Some("chunk 0: residue 0 is not below its prime")),
+    for (deviation, what) in [
+        (Deviation::NoCiphertext, Some("chunk 0: residue 0 is not below its prime")),
         (
-            Lie::Stray,
+            Deviation::Stray,
             Some("chunk 163: residue 199 is past the end of its polynomial, but not zero"),
         ),
-        (Lie::WrongSum, None),
+        (Deviation::WrongSum, None),
     ] {
         let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
         let spool = |n: u16| folder.join(format!("{n}.spool"));
         let job = job(key.public());
-        let results = lied_to(key, job, (lie, FEW), move |n, participation| {
-            participation.member.key = leak(key.client_key(n).unwrap()).into();
-            participation.spool = Some(Box::leak(spool(n).into()));
-        });
+        let results =
+            with_malicious_aggregator(key, job, (deviation, FEW), move |n, participation| {
+                participation.member.key = leak(key.client_key(n).unwrap()).into();
+                participation.spool = Some(Box::leak(spool(n).into()));
+            });
         for (n, reported) in (0..).zip(results) {
             let reported = reported.err().map(|error| error.to_string());
-            assert_eq!(reported.as_deref(), what, "{lie:?}");
-            assert!(!spool(n).exists(), "{lie:?}");
+            assert_eq!(reported.as_deref(), what, "{deviation:?}");
+            assert!(!spool(n).exists(), "{deviation:?}");
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -8,7 +8,7 @@ use ciphergram_he::exchange::Announcement;
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{Contributor, ContributorSet, SecretKey, Sum, Ticket};
 use ciphergram_nic::federation::spool::{
-    KeptSum, Spool, SpoolContent, SpoolHeader, fingerprint, is_spool, remove,
+    SavedSum, Spool, SpoolContent, SpoolHeader, fingerprint, is_spool, remove,
 };
 use ciphergram_nic::round::Resume;
 use ciphergram_tests::cases;
@@ -187,10 +187,10 @@ fn only_its_owner_can_read_it() {
     assert_eq!(fs::metadata(&place.path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Room is reserved and not yet used; a spool that never begins leaves no file, and its place to no other.
+/// Space is reserved and not yet used; a spool that never begins leaves no file, and its place to no other.
 #[cfg(target_os = "linux")]
 #[test]
-fn room_is_there_before_it_is_needed() {
+fn space_is_there_before_it_is_needed() {
     use std::os::unix::fs::MetadataExt as _;
     let place = place(b"");
     remove(&place.path).unwrap();
@@ -216,8 +216,8 @@ fn a_sum_is_the_last_that_a_spool_holds() {
         let mut found = Spool::open(&place.path, key).unwrap().unwrap();
         found.spool.keep(&sum, &[0, 7], key).unwrap();
         drop(found);
-        let kept = KeptSum { sum: sum.clone(), clipped: vec![0, 7] };
-        let expected = (w.header.clone(), SpoolContent::Sum(Box::new(kept)));
+        let saved = SavedSum { sum: sum.clone(), clipped: vec![0, 7] };
+        let expected = (w.header.clone(), SpoolContent::Sum(Box::new(saved)));
         assert!(read(&place.path).unwrap() == Some(expected.clone()));
         let whole = fs::read(&place.path).unwrap();
         // Cut while the sum was written: the chunks are there still.

@@ -372,11 +372,11 @@ fn two_links_that_become_one_use_no_id_twice() {
 fn queues_are_bounded() {
     let mut end = endpoint(1, 1);
     let peer = Peer::of(node(2));
-    while end.room(peer) > 0 {
+    while end.headroom(peer) > 0 {
         end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None).unwrap();
     }
     let full = end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None);
-    assert_eq!(full, Err(NicError::NoRoom { peer }));
+    assert_eq!(full, Err(NicError::WindowFull { peer }));
     let big = sum(0, 0, (0, 1293), &[0; 1293]);
     let big = end.sum(Time::ZERO, Peer::of(node(3)), big);
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
@@ -552,7 +552,7 @@ fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
 }
 
 /// Returns the process of a node that has no session with endpoint 1, at the second end of a pair.
-fn beside_a_stranger(stranger: Endpoint) -> Pair {
+fn with_stranger(stranger: Endpoint) -> Pair {
     let mut pair = Pair::new(1, Faults::default());
     pair.ends[1] = stranger;
     pair
@@ -560,23 +560,23 @@ fn beside_a_stranger(stranger: Endpoint) -> Pair {
 
 #[test]
 fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
-    let mut pair = beside_a_stranger(endpoint(3, 33));
+    let mut pair = with_stranger(endpoint(3, 33));
     let peer = Peer::of(node(1));
-    let (mut told, mut reports) = (vec![], vec![]);
+    let (mut declines, mut reports) = (vec![], vec![]);
     for _ in 0..50 {
         let now = pair.network.now();
         pair.ends[1].write(now, peer, 1, 0, pattern(8, 0), None).unwrap();
-        let [seen, heard] = pair.run(Duration::from_millis(2));
-        told.extend(heard);
+        let [seen, received] = pair.run(Duration::from_millis(2));
+        declines.extend(received);
         reports.extend(seen);
     }
-    assert_eq!(told.len(), DECLINE_RATE as usize, "in the first second");
-    let [seen, heard] = pair.run(Duration::from_secs(2));
-    assert_eq!(heard.len(), 1, "what waited is answered later");
-    told.extend(heard);
+    assert_eq!(declines.len(), DECLINE_RATE as usize, "in the first second");
+    let [seen, received] = pair.run(Duration::from_secs(2));
+    assert_eq!(received.len(), 1, "what waited is answered later");
+    declines.extend(received);
     reports.extend(seen);
     let declined = EndpointEvent::Unreachable { peer, cause: Cause::Unlisted };
-    assert!(told.iter().all(|event| *event == declined), "{told:?}");
+    assert!(declines.iter().all(|event| *event == declined), "{declines:?}");
     let stranger = Stranger::Unlisted(node(3));
     assert_eq!(reports, [EndpointEvent::Stranger { from: addr(2), stranger }]);
     assert_eq!(pair.ends[0].links_to(node(3)), 0);
@@ -587,11 +587,11 @@ fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
 fn whoever_knows_another_key_gets_silence_and_is_reported_now_and_then() {
     let mut stranger = endpoint(2, 22);
     stranger.contact(node(9), addr(1));
-    let mut pair = beside_a_stranger(stranger);
+    let mut pair = with_stranger(stranger);
     let now = pair.network.now();
     pair.ends[1].write(now, Peer::of(node(9)), 1, 0, pattern(8, 0), None).unwrap();
-    let [reports, heard] = pair.run(Duration::from_secs(5));
-    assert_eq!(heard, []);
+    let [reports, received] = pair.run(Duration::from_secs(5));
+    assert_eq!(received, []);
     let wrong_key = EndpointEvent::Stranger { from: addr(2), stranger: Stranger::WrongKey };
     assert_eq!(reports, [wrong_key]);
     assert!(pair.ends[0].stats().turned_away > 5);

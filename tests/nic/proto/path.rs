@@ -114,7 +114,7 @@ fn a_flow_whose_only_path_fails_is_reported_although_others_answer() {
         for _ in 0..2 {
             let (data, to) = (Bytes::from_static(&[1; 100]), Peer::of(node(2)));
             let end = &mut world.ends[0].endpoint;
-            if end.room(to) > 0 {
+            if end.headroom(to) > 0 {
                 end.write(now, to, MEMORY, 0, data, None).unwrap();
             }
         }

@@ -223,8 +223,8 @@ fn a_node_that_is_struck_out_while_it_waits_is_refused() {
         let waiting = |world: &World| world.aggregator.as_ref().unwrap().waiting() == 2;
         assert!(world.run(JOINING, waiting), "seed {seed}");
         allow(&mut world, struck, None);
-        let told = |world: &World| world.clients[1].done;
-        assert!(world.run(FOREVER, told), "seed {seed}");
+        let reported = |world: &World| world.clients[1].done;
+        assert!(world.run(FOREVER, reported), "seed {seed}");
         assert_eq!(world.client(2).refused, [format!("node {struck} is no longer allowed")]);
         assert!(world.run(FOREVER, |world| links_to(world, struck) == 0), "seed {seed}");
         assert!(!world.client(0).done, "seed {seed}: the others wait on");

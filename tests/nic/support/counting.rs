@@ -69,13 +69,13 @@ pub(crate) fn owned<T>(owner: Owner, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The system's allocator, with room before each allocation for its owner. Memory that another
+/// The system's allocator, with headroom before each allocation for its owner. Memory that another
 /// thread frees is not counted: a measured owner has one thread.
 pub(crate) struct Counting;
 
-fn with_room(shape: Layout) -> (Layout, usize) {
-    let room = shape.align().max(16);
-    (Layout::from_size_align(shape.size() + room, room).expect("small enough"), room)
+fn with_headroom(shape: Layout) -> (Layout, usize) {
+    let headroom = shape.align().max(16);
+    (Layout::from_size_align(shape.size() + headroom, headroom).expect("small enough"), headroom)
 }
 
 fn count(owner: usize, bytes: usize, more: bool) {
@@ -88,29 +88,29 @@ fn count(owner: usize, bytes: usize, more: bool) {
     }
 }
 
-// SAFETY: what is given out is the system's, past room of a multiple of the alignment.
+// SAFETY: what is given out is the system's, past headroom of a multiple of the alignment.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, shape: Layout) -> *mut u8 {
-        let (whole, room) = with_room(shape);
-        // SAFETY: the size is not 0, and the room holds a number.
+        let (whole, headroom) = with_headroom(shape);
+        // SAFETY: the size is not 0, and the headroom holds a number.
         unsafe {
             let start = System.alloc(whole);
-            if start.is_null() { start } else { mark(start, room, shape) }
+            if start.is_null() { start } else { mark(start, headroom, shape) }
         }
     }
     unsafe fn alloc_zeroed(&self, shape: Layout) -> *mut u8 {
-        let (whole, room) = with_room(shape);
+        let (whole, headroom) = with_headroom(shape);
         // SAFETY: as above.
         unsafe {
             let start = System.alloc_zeroed(whole);
-            if start.is_null() { start } else { mark(start, room, shape) }
+            if start.is_null() { start } else { mark(start, headroom, shape) }
         }
     }
     unsafe fn dealloc(&self, at: *mut u8, shape: Layout) {
-        let (whole, room) = with_room(shape);
+        let (whole, headroom) = with_headroom(shape);
         // SAFETY: it was given out above, with the same shape.
         unsafe {
-            let start = at.sub(room);
+            let start = at.sub(headroom);
             count(start.cast::<usize>().read(), shape.size(), false);
             System.dealloc(start, whole);
         }
@@ -118,13 +118,13 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// # Safety
-/// There is room for a number.
-unsafe fn mark(start: *mut u8, room: usize, shape: Layout) -> *mut u8 {
+/// There is headroom for a number.
+unsafe fn mark(start: *mut u8, headroom: usize, shape: Layout) -> *mut u8 {
     let owner = OWNER.try_with(Cell::get).unwrap_or(Owner::Other as usize);
-    // SAFETY: the caller says so, and room is within the allocation.
+    // SAFETY: the caller says so, and headroom is within the allocation.
     unsafe {
         start.cast::<usize>().write(owner);
         count(owner, shape.size(), true);
-        start.add(room)
+        start.add(headroom)
     }
 }

@@ -164,7 +164,7 @@ pub(crate) struct Client {
     pub refused: Vec<String>,
     pub rejected: Vec<Refusal>,
     pub unreachable: u32,
-    /// Times that it was told that its node is not listed.
+    /// Reports that its node is not listed, which it received.
     pub unlisted: u32,
     /// Nothing more comes of its contribution: the round ended, or it was refused.
     pub done: bool,
@@ -377,7 +377,7 @@ impl World {
         for client in &mut self.clients {
             if !self.asleep.contains(&client.addr.ip()) {
                 let now = self.network.time_at(client.addr);
-                client.turn(now, &mut self.ledger);
+                client.iterate(now, &mut self.ledger);
             }
         }
         self.check();
@@ -448,7 +448,10 @@ impl World {
             if !self.settings.nodes.keys().any(|known| *known == node.endpoint().node()) {
                 assert!(client.opening.is_none(), "a stranger takes part");
             } else if !self.struck.contains(&node.endpoint().node()) {
-                assert_eq!(client.unlisted, 0, "a node that is listed was told that it is not");
+                assert_eq!(
+                    client.unlisted, 0,
+                    "a node that is listed received a report that it is not"
+                );
             }
         }
     }
@@ -503,8 +506,8 @@ impl Client {
         self.next = 0;
     }
 
-    /// Notes its events, and pushes as many chunks as there is room for.
-    fn turn(&mut self, now: Time, ledger: &mut Ledger) {
+    /// Notes its events, and pushes as many chunks as there is space for.
+    fn iterate(&mut self, now: Time, ledger: &mut Ledger) {
         let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
             if !matches!(event, RoundClientEvent::Sum { .. } | RoundClientEvent::Counted { .. }) {
@@ -570,7 +573,7 @@ impl Client {
         (opening.incarnation, opening.round)
     }
 
-    /// A few messages a turn: sealing takes time, so that crashes fall in the middle.
+    /// A few messages an iteration: sealing takes time, so that crashes fall in the middle.
     fn push(&mut self, now: Time, node: &mut RoundClient, ledger: &mut Ledger) {
         for _ in 0..2 {
             if self.opening.is_none() || self.next >= CHUNKS || !node.can_push() {

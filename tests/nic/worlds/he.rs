@@ -190,7 +190,7 @@ impl World {
                 return done(self);
             }
             let now = self.network.now();
-            self.clients.iter_mut().for_each(|client| client.turn(now));
+            self.clients.iter_mut().for_each(|client| client.iterate(now));
         }
         true
     }
@@ -229,7 +229,7 @@ impl Drop for World {
 }
 
 impl Client {
-    fn turn(&mut self, now: Time) {
+    fn iterate(&mut self, now: Time) {
         let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
             match event {
@@ -254,7 +254,7 @@ impl Client {
                 RoundClientEvent::Unlisted => panic!("not listed"),
             }
         }
-        // A message a turn: sealing takes time, so that deaths fall in the middle.
+        // A message an iteration: sealing takes time, so that deaths fall in the middle.
         if let Some((_, terms)) = &self.open
             && node.can_push()
         {

@@ -26,7 +26,7 @@ use crate::{
 
 /// The silence after which a client says for how long it waits, if it waits for twice as long: one that starts first
 /// is no fault.
-const TOLD_AFTER: Duration = Duration::from_secs(5);
+const REPORTED_AFTER: Duration = Duration::from_secs(5);
 
 /// The aggregator as a client finds it.
 pub(super) struct FoundServer<'a> {
@@ -64,13 +64,13 @@ impl<'a> FoundServer<'a> {
             self.client.capture(PcapFile::new(files::create(path, FileKind::Capture)?)?);
         }
         let (args, key_source) = (self.args, &self.key_source);
-        let (wait, start, mut told) = (args.wait, Instant::now(), false);
+        let (wait, start, mut reported) = (args.wait, Instant::now(), false);
         let observe = |phase| {
             follow(phase);
             let waits =
                 matches!(phase, ParticipationPhase::Contacting { .. }) && start.elapsed() < wait;
-            if !told && waits && start.elapsed() >= TOLD_AFTER.min(wait / 2) {
-                told = true;
+            if !reported && waits && start.elapsed() >= REPORTED_AFTER.min(wait / 2) {
+                reported = true;
                 warn(&format!(
                     "no answer from {} yet: waiting up to {} s for it (a server whose node key is not that of \
                      {key_source} stays silent)",

@@ -16,8 +16,8 @@ use ciphergram_he::{
 use tracing::{Span, warn};
 
 use super::{
-    kept::{find, open_spooled},
     open_round::OpenRound,
+    saved::{find, open_spooled},
     sealing::Sealing,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     federation::{
         Error,
         participation::{Participation, ParticipationPhase, RoundResult},
-        spool::{FoundSpool, KeptSum, Spool, SpoolContent, fingerprint},
+        spool::{FoundSpool, SavedSum, Spool, SpoolContent, fingerprint},
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Resume, RoundClient, RoundClientEvent, RoundEnd, RoundOpening, SumLayout, Sums},
@@ -56,8 +56,8 @@ pub(super) struct Run<'a> {
 pub(super) enum RunStart<'a> {
     /// It has to take part in a round.
     Run(Box<Run<'a>>),
-    /// An earlier run took part, and its spool kept the sum.
-    Kept(Spool, Box<KeptSum>),
+    /// An earlier run took part, and its spool saved the sum.
+    Saved(Spool, Box<SavedSum>),
 }
 
 type IterationFlow = ControlFlow<Result<RoundEnd, Error>, Duration>;
@@ -78,8 +78,8 @@ impl<'a> Run<'a> {
             announcement.agreement.chunks(member.key.public().parameters()).total_bytes() as u64
         };
         let (announcement, resume, sealing) = match find(participation, number)? {
-            Some(FoundSpool { spool, content: SpoolContent::Sum(kept), .. }) => {
-                return Ok(RunStart::Kept(spool, kept));
+            Some(FoundSpool { spool, content: SpoolContent::Sum(saved), .. }) => {
+                return Ok(RunStart::Saved(spool, saved));
             }
             Some(FoundSpool { spool, header, content: SpoolContent::Chunks(chunks) }) => {
                 // Before anyone waits for us.
@@ -92,7 +92,7 @@ impl<'a> Run<'a> {
                 let fingerprint = fingerprint(update, *weight)?;
                 let rounding = random::bytes::<32>()?;
                 let ticket = Ticket::of_update(&rounding, &fingerprint);
-                // Tensors and weight are checked here, and room is made, before anyone waits for us.
+                // Tensors and weight are checked here, and space is reserved, before anyone waits for us.
                 let announcement = member.propose(ticket.seed(), update, *weight)?;
                 let new = |path| Spool::create(path, total_bytes(&announcement));
                 let spool = participation.spool.map(new).transpose()?;
@@ -136,8 +136,8 @@ impl<'a> Run<'a> {
         Error::BadRound { server: self.server, what }
     }
 
-    /// Takes one turn of the loop: events, sealed chunks, pushes.
-    pub(super) fn turn<'s>(
+    /// Runs one iteration of the loop: events, sealed chunks, pushes.
+    pub(super) fn iterate<'s>(
         &mut self,
         node: &mut RoundClient,
         now: Time,
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
         Ok(node.rejoin(now)?)
     }
 
-    /// Checks the terms, makes room for the sums, and starts sealing unless that has begun.
+    /// Checks the terms, makes space for the sums, and starts sealing unless that has begun.
     fn on_opened<'s>(
         &mut self,
         node: &mut RoundClient,
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Pushes sealed chunks while there is room.
+    /// Pushes sealed chunks while there is space.
     fn push(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
         while node.can_push()

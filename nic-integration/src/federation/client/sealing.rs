@@ -164,7 +164,7 @@ impl Sealing {
     }
 
     /// Waits for the quantities if they are not known yet, then lets the thread go, which may wait
-    /// for room to hand over.
+    /// for space to hand over.
     ///
     /// # Errors
     ///

@@ -49,7 +49,7 @@ impl LocalNodes {
     /// # Errors
     ///
     /// The first address of another machine.
-    pub fn beside(key: &Path, addresses: &[SocketAddr]) -> Result<Self, SocketAddr> {
+    pub fn with_key(key: &Path, addresses: &[SocketAddr]) -> Result<Self, SocketAddr> {
         let nodes = Self::found(|name| beside(key, name));
         match addresses.iter().find(|address| !address.ip().is_loopback()) {
             Some(address) if !nodes.are_of_one_machine() => Err(*address),

@@ -111,7 +111,7 @@ impl Endpoint {
     }
 
     /// Opens a HELLO of a node that may talk to us. Under load it is answered by a cookie first. A node that
-    /// may not is told so, if anyone may.
+    /// may not is declined, if anyone may.
     fn admit_hello(&mut self, now: Time, from: Route, bytes: &[u8]) -> Option<Hello> {
         if bytes.len() != HELLO_BYTES {
             return None;
@@ -140,8 +140,8 @@ impl Endpoint {
         }
         self.report_stranger(now, from, Stranger::Unlisted(hello.node));
         let mut answer = vec![];
-        let is_told = !self.config.allow.is_empty() && self.gate.declines();
-        if is_told && hello.decline(&mut answer).is_ok() {
+        let is_declined = !self.config.allow.is_empty() && self.gate.declines();
+        if is_declined && hello.decline(&mut answer).is_ok() {
             self.queue_handshake(from, answer);
         }
         None
@@ -155,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the link to a process that contacts us, or adds one if there is room.
+    /// Returns the link to a process that contacts us, or adds one if there is space.
     fn link_for(&mut self, now: Time, peer: Peer) -> Option<u32> {
         let contact = self.contacts.get(&peer.node).and_then(|(_, link)| link.as_ref());
         let known = self.peers.get(&peer).or(contact).copied();

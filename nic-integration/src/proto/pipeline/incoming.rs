@@ -210,7 +210,7 @@ fn former_answer(inbox: &mut Receiver, header: &DatagramHeader) -> Option<Result
     }
 }
 
-/// Commits a WRITE datagram that is new, if there is room to assemble its message.
+/// Commits a WRITE datagram that is new, if there is space to assemble its message.
 fn commit(
     shared: &SharedState,
     inbox: &mut Receiver,

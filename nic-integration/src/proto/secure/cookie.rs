@@ -180,7 +180,7 @@ impl Gate {
         if *count <= PROVEN_RATE { Admission::Welcome } else { Admission::Enough }
     }
 
-    /// Returns whether another node that is not allowed is told so in this second.
+    /// Returns whether another node that is not allowed is declined in this second.
     pub(in crate::proto) fn declines(&mut self) -> bool {
         self.declined = self.declined.saturating_add(1);
         self.declined <= DECLINE_RATE

@@ -24,7 +24,7 @@ type Additions = Arc<Mutex<Vec<(u32, u8)>>>;
 
 struct RecordedSums(Additions, Option<(Sender<()>, Receiver<()>)>);
 
-impl ChunkAdder for Ledger {
+impl ChunkAdder for RecordedSums {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
@@ -64,7 +64,7 @@ fn config(chunk_bytes: u32, target: u32, shards: Vec<Shard>) -> SumConfig {
 fn region(wait: Option<(Sender<()>, Receiver<()>)>) -> (SumRegion, Additions) {
     let (additions, mut wait) = (Additions::default(), wait);
     let shards = STARTS.windows(2).map(|ends| {
-        let adder = Box::new(Ledger(additions.clone(), wait.take()));
+        let adder = Box::new(RecordedSums(additions.clone(), wait.take()));
         Shard { chunks: ends[0]..ends[1], adder }
     });
     let region = SumRegion::new(config(4, CONTRIBUTORS.into(), shards.collect())).unwrap();
@@ -86,7 +86,7 @@ fn send(
 ) -> (Result<u32, Refusal>, Vec<u32>) {
     let place = config(4, 1, vec![]).layout.bytes_of(&chunks);
     let bytes = (place.end - place.start) as usize;
-    let header = Header {
+    let header = DatagramHeader {
         offset: place.start,
         message_bytes: bytes as u32,
         index: chunks.start,
@@ -210,7 +210,7 @@ fn threads_that_add_and_one_that_closes_leave_the_same_contributors_everywhere()
 #[test]
 fn contributions_that_may_not_wait_together_make_no_region() {
     let shards = || {
-        let adder = Box::new(Ledger(Additions::default(), None));
+        let adder = Box::new(RecordedSums(Additions::default(), None));
         vec![Shard { chunks: 0..CHUNKS, adder }]
     };
     // 149 chunks and half of one, of four contributors, come to 598 times the bytes of a chunk.

@@ -13,7 +13,7 @@ pub const MAX_STAGED_BYTES: u64 = 1 << 32;
 /// # Errors
 ///
 /// [`NicError::Staged`].
-pub(super) fn check_room(each: u64, target: u32) -> Result<(), NicError> {
+pub(super) fn check_buffer(each: u64, target: u32) -> Result<(), NicError> {
     let bytes = each.saturating_mul(target.into());
     if bytes <= MAX_STAGED_BYTES { Ok(()) } else { Err(NicError::Staged { bytes }) }
 }
@@ -69,8 +69,8 @@ impl Staged {
 
     /// Holds bytes of a contributor from `start` of the shard on.
     pub(super) fn hold(&mut self, contributor: u16, start: usize, bytes: &[u8]) {
-        let room = || vec![0; self.shard_bytes].into_boxed_slice();
-        let held = self.held.entry(contributor).or_insert_with(room);
+        let buffer = || vec![0; self.shard_bytes].into_boxed_slice();
+        let held = self.held.entry(contributor).or_insert_with(buffer);
         held[start..start + bytes.len()].copy_from_slice(bytes);
     }
 

@@ -82,15 +82,15 @@ fn what_passes_is_in_the_file_in_order() {
     assert!(near.send(there.into(), b"aaaabbbbcc", 4), "a burst of three");
     assert!(far.send(here.into(), b"answer", 6));
     let mut received = vec![];
-    let mut turn = |wait| {
+    let mut iterate = |wait| {
         near.receive(wait, &mut |_, bytes| {
             received.extend_from_slice(bytes);
             bytes.fill(0);
         })
     };
-    assert_eq!(turn(Duration::from_secs(10)), Ok(1));
+    assert_eq!(iterate(Duration::from_secs(10)), Ok(1));
     // Nothing came, so all is in the file while the wire lives.
-    assert_eq!(turn(Duration::ZERO), Ok(0));
+    assert_eq!(iterate(Duration::ZERO), Ok(0));
     let file = std::fs::read(&path).unwrap();
     assert_eq!(file[..24], FILE_HEADER);
     let mut rest = &file[24..];
@@ -118,6 +118,6 @@ fn a_file_that_cannot_be_written_ends_the_capture_alone() {
     wire.capture = Some(Capture { file, locals: vec![here], record: vec![] });
     assert!(wire.send(here.into(), &[7; 3000], 1000), "one buffer is not full yet");
     assert!(wire.send(here.into(), &[7; 9000], 1000));
-    assert!(wire.capture.is_none(), "no room for them");
+    assert!(wire.capture.is_none(), "no space for them");
     assert!(wire.send(here.into(), b"on", 2));
 }

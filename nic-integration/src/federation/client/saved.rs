@@ -1,4 +1,4 @@
-//! The sum of a round, kept in the spool until it is opened and its result is on disk.
+//! The sum of a round, saved in the spool until it is opened and its result is on disk.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use crate::{
     federation::{
         Error,
         participation::{Participation, RoundResult},
-        spool::{FoundSpool, KeptSum, Spool, SpoolContent, SpoolHeader, fingerprint},
+        spool::{FoundSpool, SavedSum, Spool, SpoolContent, SpoolHeader, fingerprint},
     },
     proto::Stats,
 };
 
-/// Returns the result of a round whose sum the spool of an earlier run kept, without asking anybody; none if there
+/// Returns the result of a round whose sum the spool of an earlier run saved, without asking anybody; none if there
 /// is no such spool.
 ///
 /// # Errors
@@ -24,24 +24,24 @@ use crate::{
 /// The sum is of too few or is none; the spool's.
 pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
     match find(participation, participation.member.key.number())? {
-        Some(FoundSpool { spool, content: SpoolContent::Sum(kept), .. }) => {
-            finish_kept(participation, spool, *kept).map(Some)
+        Some(FoundSpool { spool, content: SpoolContent::Sum(saved), .. }) => {
+            finish_saved(participation, spool, *saved).map(Some)
         }
         _ => Ok(None),
     }
 }
 
-/// Opens a sum that a spool kept.
+/// Opens a sum that a spool saved.
 ///
 /// # Errors
 ///
 /// The sum is of too few or is none; the spool's.
-pub(super) fn finish_kept(
+pub(super) fn finish_saved(
     participation: &Participation<'_>,
     spool: Spool,
-    kept: KeptSum,
+    saved: SavedSum,
 ) -> Result<RoundResult, Error> {
-    let KeptSum { sum, clipped } = kept;
+    let SavedSum { sum, clipped } = saved;
     let (opened, decrypting, spool) = open_spooled(participation, &sum, Some(spool))?;
     Ok(RoundResult {
         opening: None,

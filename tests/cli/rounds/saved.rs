@@ -69,7 +69,7 @@ fn a_minimum_above_who_came_may_be_lowered_afterwards() {
     assert!(reported.ends_with(hint), "{reported}");
     server.finish().done();
     assert!(!place.path("mean0").exists());
-    // Again in vain, then as it was told.
+    // Again in vain, then as it was advised.
     let again = |words: &str| weighted(&place, &nowhere(), &brought, 0, words).finish();
     assert!(again("--wait 60").error(1).ends_with(hint));
     again("--wait 60 --min-clients 2").done();
@@ -178,7 +178,7 @@ impl Drop for Disk<'_> {
     }
 }
 
-/// A disk without room for all that a round needs is found before anyone is asked; one that fills up amid the
+/// A disk without space for all that a round needs is found before anyone is asked; one that fills up amid the
 /// round does no harm.
 #[test]
 fn a_full_disk_costs_no_round() {
@@ -206,9 +206,9 @@ fn a_full_disk_costs_no_round() {
     let (mut server, address) = place.serve("--clients 2");
     let client = join(&address, "");
     server.event("joined");
-    // Whatever room is left goes.
+    // Whatever space is left goes.
     let filled = fs::write(disk.join("ballast"), vec![0; 4 << 20]);
-    assert!(filled.is_err(), "there is room for four megabytes beside what is reserved");
+    assert!(filled.is_err(), "there is space for four megabytes beside what is reserved");
     weighted(&place, &address, &brought, 1, "").finish().done();
     client.finish().done();
     assert!(fs::read(disk.join("mean")).unwrap() == place.read("mean1"));
