@@ -167,7 +167,7 @@ fn operations_that_carry_none_are_measured() {
 }
 
 #[test]
-fn a_matrix_product_is_held_beside_single_operations() {
+fn matrix_products_are_compared_with_single_operations() {
     let (report, text) = bench("--ops matvec --bits 2048");
     let [row] = &check_cpu(&report)[..] else { panic!("one row") };
     positive(&row["speedup_over_single"]);
@@ -235,7 +235,7 @@ fn check_sum_row(row: &Value) -> &str {
 }
 
 #[test]
-fn sums_are_measured_whole_and_once_whatever_the_key_sizes() {
+fn sums_are_measured_once_for_all_keys() {
     let (report, text) = bench("--ops ckks-sum --bits 2048,3072 --engine cpu --threads 2");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(check_sum_row).collect::<Vec<_>>(), SUMS);
@@ -301,7 +301,7 @@ fn both_schemes_are_measured_in_one_report() {
 }
 
 #[test]
-fn the_oracle_is_measured_only_if_named_and_has_no_limit() {
+fn the_oracle_is_measured_only_if_named() {
     let (report, text) = bench("--ops mod_mul --bits 2048 --engine reference");
     let row = &report["rows"][0];
     assert_eq!((check_row(row), &row["engine"]), ("mod_mul", &"reference".into()));
@@ -311,7 +311,7 @@ fn the_oracle_is_measured_only_if_named_and_has_no_limit() {
 }
 
 #[test]
-fn the_oracle_sums_few_values_and_says_so() {
+fn the_oracle_reports_that_it_sums_few() {
     let (report, _) = bench("--ops ckks-sum/aggregate --engine reference");
     let row = &report["rows"][0];
     assert_eq!((check_figures(row), &row["engine"]), ("aggregate", &"reference".into()));
@@ -319,7 +319,7 @@ fn the_oracle_sums_few_values_and_says_so() {
 }
 
 #[test]
-fn insecure_keys_must_be_asked_for_and_are_called_so() {
+fn insecure_keys_are_asked_for_and_named() {
     let place = Place::new();
     for words in ["bench --bits 1024", "bench --bits 2048,1024"] {
         place.fails_with(2, words, &["1024 bits are insecure", "--insecure-1024", "papers"]);
@@ -335,7 +335,7 @@ fn insecure_keys_must_be_asked_for_and_are_called_so() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_in_one_line() {
+fn unknown_names_are_refused_in_one_line() {
     let place = Place::new();
     let all = ["paillier", "encrypt", "encrypt_owner", "decrypt", "add", "add_plain", "mul_plain"];
     let sums = [

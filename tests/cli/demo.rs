@@ -75,7 +75,7 @@ fn plain(figures: &Value) -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn ckks_sum_agrees_and_a_seed_fixes_the_training() {
+fn ckks_sum_agrees_seeds_fix_the_training() {
     let first = demo("ckks-sum", 2, 2, "");
     assert_eq!(first["seed"], 1);
     assert_eq!(plain(&demo("ckks-sum", 2, 2, " --seed 1")), plain(&first));
@@ -83,7 +83,7 @@ fn ckks_sum_agrees_and_a_seed_fixes_the_training() {
 }
 
 #[test]
-fn the_default_clients_agree_and_so_do_other_bits_and_clients() {
+fn default_clients_and_other_bits_agree() {
     assert_eq!(demo("ckks-sum", 4, 1, "")["bits"], 16);
     assert_eq!(demo("ckks-sum", 5, 1, " --bits 10")["bits"], 10);
 }
@@ -91,7 +91,7 @@ fn the_default_clients_agree_and_so_do_other_bits_and_clients() {
 /// Headroom is made for those who are declared, however few take part: as many as the demo's
 /// parameters, under a key for 64.
 #[test]
-fn sixty_four_declared_clients_are_as_cheap_both_ways() {
+fn sixty_four_declared_clients_are_cheap() {
     let place = Place::with_key("ckks-sum", 64);
     let values = 21_010;
     place.write("g", to_file(&single(&vec![0.5; values])));

@@ -5,7 +5,7 @@ use crate::support::place::Place;
 const ONE: &str = "show noise --sigma 1 --clip 1 --clients 8 --min-clients 3 --rounds 1";
 
 #[test]
-fn epsilon_is_that_of_the_gaussian_and_rounding_adds_little() {
+fn epsilon_is_gaussian_rounding_adds_little() {
     let place = Place::new();
     // dp-accounting 0.6.0 says 4.7285 for a Gaussian, at any clip.
     for clip in ["1", "0.001", "5e6"] {
@@ -43,7 +43,7 @@ fn rounds_colluders_and_values_raise_epsilon() {
 }
 
 #[test]
-fn noise_that_does_not_protect_is_refused_by_name() {
+fn noise_that_does_not_protect_is_refused() {
     let place = Place::new();
     for (words, why) in [
         (ONE.replace("--sigma 1", "--sigma 0"), "a sigma of 0; choose a positive number"),

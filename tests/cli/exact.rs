@@ -101,7 +101,7 @@ fn weighed_integers_are_summed_exactly_too() {
 }
 
 #[test]
-fn integers_and_tensors_of_more_bits_make_rounds_over_datagrams() {
+fn integers_and_wider_tensors_make_network_rounds() {
     let place = place("ckks-sum", "--bits head.*=31");
     let (mut server, address) = place.serve("--clients 3");
     let words = "--integers sum --sum";
@@ -118,7 +118,7 @@ fn integers_and_tensors_of_more_bits_make_rounds_over_datagrams() {
 }
 
 #[test]
-fn a_job_may_have_bits_of_its_own_for_some_tensors() {
+fn a_job_may_set_bits_per_tensor() {
     let place = place("ckks-sum", "--bits *=20 --bits head.*=32");
     ranges(&place, "");
     (0..3).for_each(|client| drop(encrypt(&place, client, "")));
@@ -145,7 +145,7 @@ fn a_job_may_have_bits_of_its_own_for_some_tensors() {
 
 /// Noise is for all values alike, and no sum of it is exact.
 #[test]
-fn integers_under_noise_are_noised_as_floats_are() {
+fn integers_get_noise_as_floats_do() {
     let place = place("ckks-sum", "--dp-sigma 0.01 --dp-clip 2000000");
     for client in 0..3 {
         let words = format!("--client {client} --in g{client} --out c{client}");

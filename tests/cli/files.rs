@@ -75,7 +75,7 @@ fn public_ckks_sums_are_within_the_bound() {
 
 /// Clients have keys of their own, whichever way it was asked for.
 #[test]
-fn a_public_key_that_encrypts_is_asked_for_by_an_option() {
+fn an_option_makes_public_keys_that_encrypt() {
     let place = Place::new();
     let reported = place.json("keygen --public-encrypt --clients 3 --out keys");
     assert_eq!(reported["scheme"], "ckks-sum-public");
@@ -127,7 +127,7 @@ fn larger_paillier_keys_sum_too() {
 }
 
 #[test]
-fn a_range_holds_for_all_and_a_clip_for_ones_own_values() {
+fn ranges_hold_for_all_clips_for_one() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new(
         vec![single(&[0.1, -0.2, 0.0]), single(&[0.25, 0.05, -0.25])],

@@ -19,7 +19,7 @@ fn present() -> Option<(Place, Value)> {
 }
 
 #[test]
-fn an_adapter_is_listed_with_all_that_decides() {
+fn adapters_are_listed_with_what_decides() {
     let Some((place, gpu)) = present() else { return };
     let text = place.done("show devices");
     for what in ["adapter", "driver", "features", "limits", "prelude"] {
@@ -82,7 +82,7 @@ fn sums_of_paillier_are_exact() {
 }
 
 #[test]
-fn operations_are_measured_if_the_engine_is_named() {
+fn operations_are_measured_on_named_engines() {
     let Some((place, gpu)) = present() else { return };
     let words = "--seconds 0.01 --bits 2048 --json report.json";
     place.done(&format!("bench --engine gpu --ops add,ckks-sum/encrypt {words}"));
@@ -130,7 +130,7 @@ fn vectors_are_those_of_the_cpu() {
 
 /// A demo has too little work for `auto` to open a device; what is measured is measured with it.
 #[test]
-fn work_is_shared_out_if_it_is_asked_for() {
+fn work_is_shared_out_if_asked_for() {
     let Some((place, gpu)) = present() else { return };
     let words = "--seconds 0.01 --bits 2048 --json report.json";
     place.done(&format!("bench --engine auto --ops add,ckks-sum/encrypt {words}"));

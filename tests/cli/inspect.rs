@@ -47,7 +47,7 @@ fn inspect(place: &Place, file: &str, kind: &str) -> Value {
 }
 
 #[test]
-fn every_kind_of_file_says_what_it_is() {
+fn every_kind_of_file_is_described() {
     for scheme in ["ckks-sum", "ckks-sum-public", "paillier-2048"] {
         let place = place(scheme);
         let id = PublicKey::load(&place.path("keys/public.json")).unwrap().id().to_string();
@@ -94,7 +94,7 @@ fn every_kind_of_file_says_what_it_is() {
 }
 
 #[test]
-fn files_of_nodes_and_of_rounds_say_what_they_are() {
+fn files_of_nodes_and_rounds_are_described() {
     let place = place("ckks-sum");
     let node = inspect(&place, "keys/server.node", "node key")["node"].clone();
     let text = String::from_utf8(place.read("keys/server.node")).unwrap();
@@ -137,7 +137,7 @@ fn files_of_nodes_and_of_rounds_say_what_they_are() {
 }
 
 #[test]
-fn tensors_of_any_type_and_metadata_are_shown() {
+fn tensors_of_all_types_and_metadata_show() {
     use safetensors::{Dtype, tensor::TensorView};
     let place = Place::new();
     let view = |dtype, shape, bytes| TensorView::new(dtype, shape, bytes).unwrap();
@@ -184,7 +184,7 @@ fn raw_ciphertexts_are_those_of_the_file() {
 }
 
 #[test]
-fn what_is_no_file_of_ours_is_said_to_be_none() {
+fn foreign_files_are_reported_as_such() {
     let place = Place::new();
     for (name, bytes) in [("empty", &b""[..]), ("text", b"hello"), ("bytes", &[0xff; 100])] {
         place.write(name, bytes);
@@ -395,7 +395,7 @@ fn parameters_are_derived_step_by_step() {
 
 /// The same of keys that encrypt in public: a larger margin, and masks.
 #[test]
-fn parameters_of_public_encryption_are_derived_step_by_step() {
+fn public_encryption_parameters_are_derived_in_steps() {
     let place = Place::new();
     for (clients, bits, degree) in [(64u64, 16u32, 8192u64), (64, 19, 8192), (1024, 24, 8192)] {
         let words = format!("show params --clients {clients} --bits {bits} --public-encrypt");

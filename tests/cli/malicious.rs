@@ -15,7 +15,7 @@ const SCHEMES: [&str; 3] = ["ckks-sum", "ckks-sum-public", "paillier-2048"];
 /// Ranges that let only the victim's values through: others refuse them, and what was sealed over some ranges
 /// is not summed under others.
 #[test]
-fn ranges_that_leave_only_one_update_are_refused() {
+fn ranges_that_single_out_updates_are_refused() {
     for scheme in SCHEMES {
         let scene = Scene::new(scheme);
         let place = &scene.place;
@@ -70,7 +70,7 @@ fn a_header_that_was_rewritten_opens_nothing() {
 /// Without a key one sees of a changed sum whether it opens: noise does, and all else does not, in the same words
 /// whatever was changed. Every failure is counted, once, and under `ckks-sum-public` the key opens nothing after four.
 #[test]
-fn what_does_not_open_says_nothing_and_is_counted() {
+fn sums_that_fail_reveal_nothing_and_count() {
     for scheme in SCHEMES {
         let scene = Scene::new(scheme);
         let (margin, chunk) = (scene.margin(), scene.first_chunk());

@@ -240,7 +240,7 @@ fn slow_requests_are_cut_off() {
 
 /// Many that stall keep whoever asks after them waiting for seconds, not for the time of each.
 #[test]
-fn many_slow_requests_do_not_keep_others_out() {
+fn many_slow_requests_block_no_others() {
     let (place, _) = place();
     let (_server, _, metrics) = serve(&place);
     let begin = Instant::now();

@@ -83,7 +83,7 @@ fn sum(place: &Place, words: &str) {
 const DECRYPT: &str = "decrypt --key keys/secret.json --in sum";
 
 #[test]
-fn integers_are_kept_and_a_template_gives_them_with_layout_and_metadata() {
+fn templates_give_integers_layout_and_metadata() {
     let place = place("");
     let ranges = place.run("ranges --out again.json g0").done().stdout;
     assert!(ranges.starts_with(KEPT), "{ranges}");
@@ -114,7 +114,7 @@ fn integers_are_kept_and_a_template_gives_them_with_layout_and_metadata() {
 }
 
 #[test]
-fn a_client_of_a_round_keeps_its_own() {
+fn each_client_keeps_its_own_integers() {
     let place = place("");
     place.job("--ranges ranges.json --min-clients 3");
     let (server, address) = place.serve("--clients 3");
@@ -133,7 +133,7 @@ fn a_client_of_a_round_keeps_its_own() {
 }
 
 #[test]
-fn integers_are_summed_if_it_is_asked_for() {
+fn integers_are_summed_if_asked_for() {
     let place = place(" --integers sum");
     place.job("--max-range 2000 --min-clients 3");
     sum(&place, " --integers sum");

@@ -146,17 +146,17 @@ fn whole(load: Load) {
 }
 
 #[test]
-fn namespaces_lose_and_trim_and_ckks_sum_is_exact() {
+fn ckks_sum_is_exact_over_lossy_namespaces() {
     whole(LATTICE);
 }
 
 #[test]
-fn namespaces_lose_and_trim_and_paillier_is_exact() {
+fn paillier_is_exact_over_lossy_namespaces() {
     whole(PAILLIER);
 }
 
 #[test]
-fn namespaces_lose_a_client_that_comes_back_and_counts_once() {
+fn a_client_lost_and_back_counts_once() {
     let Some(round) = Round::new(LONGER, false) else { return };
     let mut server = round.serve();
     let mut clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
@@ -169,7 +169,7 @@ fn namespaces_lose_a_client_that_comes_back_and_counts_once() {
 }
 
 #[test]
-fn namespaces_lose_the_aggregator_and_its_successor_sums_the_same() {
+fn a_restarted_aggregator_sums_the_same() {
     let Some(round) = Round::new(LONGER, false) else { return };
     let mut server = round.serve();
     let clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
@@ -182,7 +182,7 @@ fn namespaces_lose_the_aggregator_and_its_successor_sums_the_same() {
 }
 
 #[test]
-fn namespaces_lose_and_mark_what_several_pipelines_exchange() {
+fn pipelines_survive_lossy_and_marking_namespaces() {
     let Some(round) = Round::new(LONGER, true) else { return };
     let mut server = round.serve();
     let mut clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();

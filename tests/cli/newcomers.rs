@@ -54,7 +54,7 @@ fn one_thing_is_no_plural() {
 }
 
 #[test]
-fn a_folder_with_a_slash_behind_is_named_without_a_double_one() {
+fn folders_are_named_without_double_slashes() {
     let place = Place::with_key("ckks-sum", 3);
     let rotated = place.done("keygen --replaces keys/ --out new/");
     assert!(rotated.contains("--key new/public.json") && !rotated.contains("//"), "{rotated}");
@@ -111,7 +111,7 @@ fn a_federation_runs_from_its_bundles() {
 
 /// What makes the update does not go on when whoever waits for it is stopped.
 #[test]
-fn a_command_before_a_round_ends_with_join() {
+fn a_command_before_rounds_ends_with_join() {
     let place = Place::with_key("ckks-sum", 3);
     let words =
         "join --key keys/secret.json --client 0 --server 127.0.0.1:9 --in g --out o --before";

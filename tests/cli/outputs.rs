@@ -178,7 +178,7 @@ fn streams_are_written_to_and_read() {
 }
 
 #[test]
-fn closed_and_full_standard_output_end_a_command_in_order() {
+fn closed_and_full_outputs_end_commands_orderly() {
     let place = place();
     // As coreutils end: 128 and SIGPIPE, without a word.
     for words in [
@@ -259,7 +259,7 @@ fn signals_leave_nothing_behind() {
 }
 
 #[test]
-fn an_encryption_that_is_stopped_uses_no_round() {
+fn a_stopped_encryption_uses_no_round() {
     let place = place();
     place.write("big", to_file(&tensors::single(&vec![0.5; 8_000_000])));
     place.done("ranges --policy fixed:1 --out big.json big");
@@ -279,7 +279,7 @@ fn an_encryption_that_is_stopped_uses_no_round() {
 }
 
 #[test]
-fn a_signal_ends_a_command_whose_standard_error_takes_nothing() {
+fn signals_end_commands_with_blocked_stderr() {
     let place = place();
     shell_ends(&place, 0, "mkfifo in");
     let (_reader, mut writer) = std::io::pipe().unwrap();
@@ -300,7 +300,7 @@ fn a_signal_ends_a_command_whose_standard_error_takes_nothing() {
 }
 
 #[test]
-fn a_demo_that_is_stopped_leaves_no_process_behind() {
+fn a_stopped_demo_leaves_no_process() {
     let place = Place::new();
     let own = place.path(".").canonicalize().unwrap();
     let mut demo = Command::new(binary());

@@ -51,7 +51,7 @@ fn round(place: &Place) {
 }
 
 #[test]
-fn one_client_cannot_set_the_range_of_all_unless_it_is_the_largest_that_counts() {
+fn one_client_alone_cannot_set_ranges() {
     let place = self::place("");
     let all = bring(&place);
     round(&place);
@@ -65,7 +65,7 @@ fn one_client_cannot_set_the_range_of_all_unless_it_is_the_largest_that_counts()
 
 /// Ranges hold for three rounds, whatever values are in between: no client says in clear that it clips many.
 #[test]
-fn ranges_hold_for_some_rounds_and_no_client_asks_for_others() {
+fn private_ranges_hold_for_agreed_rounds() {
     let place = self::place(":2 --agree-every 3");
     let (mut server, address) = place.serve("--rounds 6");
     let mut ranges = vec![];
@@ -95,7 +95,7 @@ fn ranges_hold_for_some_rounds_and_no_client_asks_for_others() {
 
 /// One client's update is a thousand times as long as the others'.
 #[test]
-fn updates_are_clipped_to_the_median_of_their_norms() {
+fn updates_are_clipped_to_median_norms() {
     let place = self::place(":2 --clip-norm agree:median");
     let mut all = bring(&place);
     round(&place);
@@ -183,7 +183,7 @@ fn files_go_the_same_way() {
 }
 
 #[test]
-fn an_aggregator_without_the_key_to_find_ranges_says_so() {
+fn aggregators_without_the_ranges_key_say_so() {
     let place = self::place(":2");
     let other = place.path("elsewhere.cgk");
     fs::rename(place.path("keys/ranges-evaluation.cgk"), &other).unwrap();
@@ -196,7 +196,7 @@ fn an_aggregator_without_the_key_to_find_ranges_says_so() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn no_memory_for_the_evaluation_key_is_one_line() {
+fn lack_of_memory_is_one_line() {
     let place = place(":2");
     place.write("g", to_file(&single(&[0.1, 0.2])));
     for i in 0..2 {

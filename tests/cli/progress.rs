@@ -55,7 +55,7 @@ fn left(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_client_that_waits_says_for_whom_and_erases_it() {
+fn waiting_clients_say_for_whom_then_erase() {
     let place = place();
     let (_server, address) = place.serve("--clients 2");
     let words = |i| {
@@ -74,7 +74,7 @@ fn a_client_that_waits_says_for_whom_and_erases_it() {
 }
 
 #[test]
-fn what_takes_less_than_a_second_shows_none() {
+fn short_work_shows_no_progress() {
     let place = place();
     let words = "encrypt --key keys/secret.json --client 0 --in g0 --out e0 2>&1";
     let Some(quick) = on_terminal(&place, words, &[]) else { return };

@@ -278,7 +278,7 @@ fn sums_through_files_run() {
 }
 
 #[test]
-fn the_page_of_vectors_does_as_it_says() {
+fn the_vectors_page_does_what_it_says() {
     Page::new("docs/vectors.md").run();
 }
 

@@ -62,7 +62,7 @@ fn datagrams(capture: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn a_round_over_a_bad_network_is_exact() {
+fn rounds_over_a_bad_network_are_exact() {
     let place = Place::with_key("ckks-sum", 3);
     let words =
         "--loss 5 --trim 5 --duplicate 5 --corrupt 1 --mark 5 --delay 1 --jitter 2 --seed 7";
@@ -83,7 +83,7 @@ fn a_round_over_a_bad_network_is_exact() {
 }
 
 #[test]
-fn a_slow_link_with_a_short_queue_trims_and_the_round_is_exact() {
+fn rounds_over_a_trimming_link_are_exact() {
     let place = Place::with_key("ckks-sum", 3);
     let (done, _) = round(&place, 40_000, "--rate 20 --queue 16 --trim-on-full");
     let up = &done["datagrams_to_server"];

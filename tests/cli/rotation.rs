@@ -23,7 +23,7 @@ fn sum(place: &Place, keys: &str, out: &str) {
 }
 
 #[test]
-fn a_new_key_has_what_the_old_one_had_and_opens_none_of_its_sums() {
+fn new_keys_inherit_and_open_nothing_old() {
     let place = Place::with_key("ckks-sum", 5);
     bring(&place);
     place.settle("g0", 4.0, 9, "--clients 4");
@@ -101,7 +101,7 @@ fn old_node_keys_serve_the_new_key() {
 }
 
 #[test]
-fn node_keys_and_jobs_are_taken_as_said() {
+fn node_keys_and_jobs_follow_options() {
     let place = Place::with_key("ckks-sum-public", 3);
     place.done("job --key keys/public.json --out other.json --max-weight 7");
     place.done("keygen --replaces keys --job other.json --renew-nodes --out new");

@@ -198,7 +198,7 @@ fn babble(address: &str, stop: &AtomicBool) {
 
 /// The round goes on for the others, whatever arrives and from whom.
 #[test]
-fn strangers_are_refused_by_name_and_the_others_finish() {
+fn strangers_are_refused_by_name_others_finish() {
     let place = Place::with_key("ckks-sum", 3);
     place.keygen("ckks-sum", 3, "other");
     let brought = Brought::new((4..7).map(mixed).collect(), &[1; 3], power_of_two);
@@ -254,7 +254,7 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
 
 /// Node keys of machines that are apart: each may be one client, and nobody else gets an answer.
 #[test]
-fn nodes_take_part_as_whom_they_are_allowed() {
+fn nodes_take_part_only_as_allowed() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new((7..10).map(mixed).collect(), &[1; 3], power_of_two);
     bring(&place, &brought.clients);
@@ -325,7 +325,7 @@ fn ranges_of_a_job_bind_all() {
 }
 
 #[test]
-fn a_round_opens_without_the_missing_and_few_are_not_decrypted_unasked() {
+fn rounds_open_without_missing_clients_few_warn() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new(vec![single(&[0.5]), single(&[-0.25])], &[1, 1], power_of_two);
     bring(&place, &brought.clients);

@@ -32,7 +32,7 @@ fn round_of_two(place: &Place, server: &mut Process, address: &str) {
 }
 
 #[test]
-fn a_round_that_too_few_join_ends_on_both_sides() {
+fn too_few_clients_end_both_sides() {
     let place = place(3);
     place.done("job --key keys/public.json --out other.json");
     let (mut server, address) = place.serve("--clients 3 --min-clients 3 --join-deadline 3");
@@ -60,7 +60,7 @@ fn a_round_that_too_few_join_ends_on_both_sides() {
 }
 
 #[test]
-fn clients_are_waited_for_if_that_is_said() {
+fn clients_are_waited_for_on_request() {
     let place = place(3);
     let (mut server, address) = place.serve("--clients 3 --join-deadline 0.4 --wait-for-clients");
     let mut clients: Vec<_> = [0, 2].map(|i| place.join(&address, i, "")).into();
@@ -97,7 +97,7 @@ fn rounds_have_no_end_until_a_signal() {
 }
 
 #[test]
-fn clients_of_a_round_that_was_stopped_go_on_with_the_next_aggregator() {
+fn clients_of_stopped_rounds_find_new_aggregators() {
     let place = place(2);
     let many: Vec<f64> = (0..200_000).map(|i| f64::from(i % 9)).collect();
     (0..2).for_each(|i| place.write(&format!("g{i}"), to_file(&single(&many))));
@@ -123,7 +123,7 @@ fn clients_of_a_round_that_was_stopped_go_on_with_the_next_aggregator() {
 }
 
 #[test]
-fn the_allow_list_is_read_again_at_sighup() {
+fn sighup_reads_the_allow_list_again() {
     let place = place(2);
     let node = |name: &str| {
         let said = place.done(&format!("identity --out {name}.identity"));
@@ -173,7 +173,7 @@ fn the_allow_list_is_read_again_at_sighup() {
 }
 
 #[test]
-fn a_list_that_nobody_can_join_by_is_an_error() {
+fn allow_lists_that_admit_nobody_are_errors() {
     let place = place(3);
     let node = fs::read_to_string(place.path("keys/server.node")).unwrap();
     let node: String = node.trim().chars().take(43).collect();

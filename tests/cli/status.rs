@@ -40,7 +40,7 @@ fn wait_for(pages: &str, is: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[test]
-fn a_round_is_shown_from_its_first_client_to_its_last_delivery() {
+fn rounds_are_shown_from_start_to_end() {
     let (place, mut server, address, pages) = serve();
     let before = wait_for(&pages, |_| get(&pages, "/readyz").0.starts_with("HTTP/1.1 200 "));
     assert_eq!((&before["round"], &before["phase"]), (&Value::Null, &json!("waiting")));

@@ -108,7 +108,7 @@ fn files_of_version_1_are_read() {
 }
 
 #[test]
-fn files_of_later_versions_are_refused_by_version() {
+fn files_of_later_versions_are_refused() {
     let place = stored("v1");
     let newer = |file: &str, found: u32, known: u32| {
         format!("{file}: made by a newer ciphergram: version {found}; this reads up to {known}")

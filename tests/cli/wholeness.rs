@@ -68,7 +68,7 @@ fn half_a_key_never_stands() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_costs_nothing() {
+fn a_full_disk_is_named_costs_nothing() {
     let place = Place::with_key("ckks-sum", 2);
     place.write("g", to_file(&mixed(1)));
     place.done("ranges --out r.json g");
@@ -111,7 +111,7 @@ fn among_own_mounts(place: &Place, line: &str) -> (Option<i32>, String) {
 
 /// A Kubernetes Secret is such a mount.
 #[test]
-fn a_key_that_cannot_be_written_beside_has_its_ledger_elsewhere() {
+fn keys_in_readonly_folders_have_ledgers_elsewhere() {
     let place = Place::with_key("ckks-sum", 2);
     place.write("g", to_file(&mixed(1)));
     place.settle("g", 10.0, 1, "--min-clients 1");
@@ -148,7 +148,7 @@ fn a_key_that_cannot_be_written_beside_has_its_ledger_elsewhere() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_an_error() {
+fn values_out_of_bounds_are_errors() {
     let place = Place::with_key("ckks-sum", 3);
     place.write("g0", to_file(&mixed(1)));
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --clients 3";

@@ -128,7 +128,7 @@ fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
 }
 
 #[test]
-fn a_client_that_vanishes_is_counted_where_it_came_and_refused_without_its_spool() {
+fn vanished_clients_count_spoolless_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("2.spool");
     let settings = ServerConfig { round_deadline: Duration::from_secs(4), ..config(3, 2) };
@@ -158,7 +158,7 @@ fn a_client_that_vanishes_is_counted_where_it_came_and_refused_without_its_spool
 }
 
 #[test]
-fn a_sum_of_too_few_is_withheld_and_said_so() {
+fn sums_of_too_few_are_withheld() {
     let folder = tempfile::tempdir().unwrap();
     let settings = ServerConfig { round_deadline: Duration::from_secs(3), ..config(3, 3) };
     let serving = serve(lattice().public(), settings, |_| false);
@@ -180,7 +180,7 @@ fn a_sum_of_too_few_is_withheld_and_said_so() {
 }
 
 #[test]
-fn a_client_restarted_with_its_spool_is_counted_once() {
+fn a_restarted_client_is_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("2.spool");
     let serving = serve(lattice().public(), config(3, 3), |_| false);
@@ -216,7 +216,7 @@ fn a_client_restarted_with_its_spool_is_counted_once() {
 }
 
 #[test]
-fn an_aggregator_restarted_in_mid_round_sums_everything_anew() {
+fn a_restarted_aggregator_sums_everything_anew() {
     let folder = tempfile::tempdir().unwrap();
     // Dies when some chunks have come back and some clients have more to seal.
     let dies = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Settled { chunk, .. } if *chunk >= 100);
@@ -245,7 +245,7 @@ fn an_aggregator_restarted_in_mid_round_sums_everything_anew() {
 }
 
 #[test]
-fn what_is_sealed_binds_those_who_come_back_without_the_others() {
+fn sealed_contributions_bind_clients_that_return() {
     let folder = tempfile::tempdir().unwrap();
     let dies = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Settled { chunk, .. } if *chunk >= 100);
     let first = serve(lattice().public(), config(3, 3), dies);
@@ -275,7 +275,7 @@ fn what_is_sealed_binds_those_who_come_back_without_the_others() {
 }
 
 #[test]
-fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
+fn clients_still_sealing_get_the_sum() {
     // Long enough for the others, on 64-bit arithmetic beside other tests.
     let settings = ServerConfig { round_deadline: Duration::from_secs(4), ..config(3, 2) };
     let serving = serve(lattice().public(), settings, |_| false);
@@ -304,7 +304,7 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
 }
 
 #[test]
-fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
+fn misfits_are_refused_and_others_finish() {
     // They wait for a third: a round that leaves one out is one of too few.
     let settings = ServerConfig {
         join_deadline: Duration::from_secs(4),
@@ -404,7 +404,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 /// Where the job settles no tensors, those of the lowest number count: who has others is left out and
 /// hears why, whoever came first, and the round goes on.
 #[test]
-fn who_brings_other_tensors_is_left_out_and_the_round_goes_on() {
+fn clients_with_other_tensors_are_left_out() {
     let serving = serve(lattice().public(), config(3, 2), |_| false);
     let odd = contribute(lattice(), serving.addr, 2, FEW + 1, |_| {});
     serving.wait_for_joins(1);
@@ -419,7 +419,7 @@ fn who_brings_other_tensors_is_left_out_and_the_round_goes_on() {
 }
 
 #[test]
-fn more_clients_than_the_job_has_cannot_be_served() {
+fn servers_refuse_clients_beyond_the_job() {
     let key = lattice().public();
     let serve = |key: &PublicKey, clients, min_clients| {
         let job = job(lattice().public()).clone();
@@ -548,7 +548,7 @@ fn by_hand<T>(
 }
 
 #[test]
-fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
+fn clients_that_die_unready_cost_only_time() {
     let settings = ServerConfig { round_deadline: Duration::from_secs(1), ..config(3, 2) };
     let serving = serve(lattice().public(), settings, |_| false);
     let honest: Vec<_> =
@@ -569,7 +569,7 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
 }
 
 #[test]
-fn a_seed_is_announced_once_and_under_its_own_id() {
+fn seeds_are_announced_once_under_their_ids() {
     let key = lattice().public();
     let job = job(key);
     let mut application = SumApplication::new(key.clone(), job.clone(), engine(), None).unwrap();
@@ -592,7 +592,7 @@ fn a_seed_is_announced_once_and_under_its_own_id() {
 }
 
 #[test]
-fn a_hello_of_more_values_than_memory_is_refused() {
+fn hellos_of_too_many_values_are_refused() {
     let public = lattice().public();
     let job = leak(job(public).clone().requiring(1));
     let serving = serve_over(wires(), public, job, config(1, 1), |_| false);

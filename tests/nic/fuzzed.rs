@@ -39,6 +39,6 @@ fn handshakes_stand_what_scripts_make_of_them() {
 }
 
 #[test]
-fn operations_over_a_link_that_scripts_rule_do_what_they_say() {
+fn operations_over_scripted_links_are_right() {
     scripts(300, 600, operations::run);
 }

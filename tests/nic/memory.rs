@@ -285,7 +285,7 @@ fn report(what: &str) {
 /// A thousand join, three contribute, and when the round closes at its deadline the others are
 /// gone: all that may wait to be sent waits.
 #[test]
-fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
+fn a_thousand_clients_a_million_values() {
     let begin = std::time::Instant::now();
     let mut world = World::new();
     report("made");
@@ -378,7 +378,7 @@ fn an_idle_peer_takes_little() {
 
 /// Messages under way hold no copies of a stream: it is there once, with its owner.
 #[test]
-fn messages_share_the_stream_that_they_are_parts_of() {
+fn messages_share_memory_of_their_stream() {
     const MESSAGE: usize = 1000;
     let stream: Bytes = vec![1; 500 * MESSAGE].into();
     let mut client = Endpoint::new(config(0)).unwrap();

@@ -108,7 +108,7 @@ fn machine(number: u16) -> u8 {
 }
 
 #[test]
-fn a_whole_round_over_a_wire_of_ones_own_is_exact() {
+fn rounds_over_a_custom_wire_are_exact() {
     let network = Network::default();
     let key = key(Scheme::CkksSum);
     let wires = ToyWire::bind(&network, 1, PIPELINES);

@@ -31,7 +31,7 @@ fn finished(world: &World) -> bool {
 }
 
 #[test]
-fn every_sum_is_exact_and_everyone_is_added_once() {
+fn sums_are_exact_everyone_is_added_once() {
     for seed in seeds(400) {
         let mut world = started(seed, 2 + (seed % 5) as u16, 2);
         assert!(world.run(FOREVER, all_ended), "seed {seed}: a round must end");
@@ -66,7 +66,7 @@ fn the_faults_of_the_worlds_do_happen() {
 }
 
 #[test]
-fn a_dead_client_costs_its_own_chunks_only() {
+fn dead_clients_cost_only_their_chunks() {
     let mut partial = 0;
     for seed in seeds(200) {
         let mut world = started(seed, 4, 2);
@@ -86,7 +86,7 @@ fn a_dead_client_costs_its_own_chunks_only() {
 }
 
 #[test]
-fn a_dead_client_is_in_no_chunk_if_only_whole_contributions_count() {
+fn dead_clients_leave_no_chunk_when_whole() {
     let mut dropped = 0;
     for seed in seeds(100) {
         let mut world = World::new(seed, 4, 2);
@@ -147,7 +147,7 @@ fn a_client_restarted_with_its_spool_continues() {
 }
 
 #[test]
-fn a_client_restarted_without_its_spool_is_refused_by_name() {
+fn clients_restarted_without_spool_are_refused() {
     for seed in seeds(100) {
         let mut world = started(seed, 3, 2);
         let begun = |world: &World| world.clients[0].pushed() >= 5;
@@ -167,7 +167,7 @@ fn a_client_restarted_without_its_spool_is_refused_by_name() {
 }
 
 #[test]
-fn of_what_is_contributed_twice_the_first_counts() {
+fn of_two_contributions_the_first_counts() {
     for seed in seeds(100) {
         let mut world = started(seed, 3, 2);
         let counted = |world: &World| {
@@ -201,7 +201,7 @@ fn of_what_is_contributed_twice_the_first_counts() {
 }
 
 #[test]
-fn an_aggregator_does_not_wait_for_those_who_took_leave() {
+fn aggregators_wait_for_nobody_who_left() {
     for seed in seeds(100) {
         let mut world = started(seed, 3, 2);
         assert!(world.run(FOREVER, all_ended), "seed {seed}");
@@ -224,7 +224,7 @@ fn an_aggregator_does_not_wait_for_those_who_took_leave() {
 }
 
 #[test]
-fn who_waits_and_takes_leave_is_in_no_round() {
+fn waiting_clients_that_leave_join_no_round() {
     for seed in seeds(50) {
         let mut world = World::new(seed, 3, 2);
         world.start_client(2, 2);
@@ -263,7 +263,7 @@ fn an_aggregator_restarted_sums_everything_anew() {
 }
 
 #[test]
-fn an_aggregator_gone_for_long_is_reported_and_found_again() {
+fn aggregators_gone_long_are_found_again() {
     let mut world = started(1, 2, 2);
     let begun = |world: &World| world.clients[1].pushed() >= 3;
     assert!(world.run(FOREVER, begun));
@@ -276,7 +276,7 @@ fn an_aggregator_gone_for_long_is_reported_and_found_again() {
 }
 
 #[test]
-fn a_client_given_up_while_it_was_suspended_gets_its_sums_when_it_wakes() {
+fn suspended_clients_get_sums_when_they_wake() {
     for seed in seeds(20) {
         let mut world = started(seed, 2, 2);
         world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
@@ -300,7 +300,7 @@ fn a_client_given_up_while_it_was_suspended_gets_its_sums_when_it_wakes() {
 }
 
 #[test]
-fn a_client_that_waits_for_nothing_is_refused() {
+fn clients_that_wait_for_nothing_are_refused() {
     let mut world = World::new(4, 2, 2);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     world.start_client(0, 1);
@@ -320,7 +320,7 @@ fn a_client_that_waits_for_nothing_is_refused() {
 }
 
 #[test]
-fn events_that_are_void_before_they_are_taken_are_dropped() {
+fn void_events_are_dropped() {
     let mut world = World::new(6, 1, 1);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     world.start_client(0, 0);
@@ -368,7 +368,7 @@ fn rounds_follow_one_another() {
 }
 
 #[test]
-fn a_round_opens_without_those_who_never_came() {
+fn rounds_open_without_clients_never_seen() {
     let mut world = World::new(5, 3, 2);
     (0..2).for_each(|number| world.start_client(number, number as u8));
     assert!(!world.run(Duration::from_secs(15), |world| world.clients[0].opening.is_some()));
@@ -398,7 +398,7 @@ fn all_ended_but(world: &World, number: u16) -> bool {
 }
 
 #[test]
-fn too_few_beside_a_misfit_go_on_waiting() {
+fn too_few_besides_misfits_go_on_waiting() {
     for seed in seeds(50) {
         let mut world = World::new(seed, 3, 3);
         world.misfits = [1].into();
@@ -435,7 +435,7 @@ fn too_few_beside_a_misfit_go_on_waiting() {
 }
 
 #[test]
-fn clients_that_may_not_join_get_the_reason() {
+fn clients_refused_get_the_reason() {
     let mut world = World::new(2, 2, 2);
     world.start_client(7, 7);
     world.start_client(0, 0);
@@ -450,7 +450,7 @@ fn clients_that_may_not_join_get_the_reason() {
 }
 
 #[test]
-fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_hears_that_it_is_not_listed() {
+fn nodes_join_as_allowed_strangers_are_declined() {
     let mut world = World::new(4, 3, 2);
     world.network.set_faults(Faults::default());
     // Node 1 claims another number; node 150 is nobody's.
@@ -475,7 +475,7 @@ fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_hears_that_it_is_no
 }
 
 #[test]
-fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_refused() {
+fn waiting_places_can_be_taken_over() {
     let mut world = World::new(2, 2, 2);
     world.network.set_faults(Faults::default());
     world.start_client(0, 1);
@@ -498,7 +498,7 @@ fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_refused() {
 }
 
 #[test]
-fn a_closed_round_gives_its_sums_again_until_the_next_one_closes() {
+fn closed_rounds_repeat_sums_until_next() {
     let mut world = World::new(3, 2, 2);
     world.settings.rounds = 2;
     world.start_aggregator();

@@ -114,7 +114,7 @@ fn files_cut_anywhere_are_refused() {
 }
 
 #[test]
-fn a_flipped_bit_never_panics_and_is_named_where_a_digest_covers_it() {
+fn flipped_bits_never_panic_digests_name_them() {
     let place = world();
     let rows = TARGETS.iter().flat_map(|target| {
         let whole = place.read(target.file);
@@ -161,7 +161,7 @@ fn spool() -> (Place, Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_spool_is_refused_before_a_datagram_leaves() {
+fn a_damaged_spool_is_refused_before_sending() {
     let (place, whole) = spool();
     let join = "join --key keys/secret.json --client 0 --server 127.0.0.1:9 --in g --wait 0.01 \
                 --out out --spool bad";

@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_refused_by_every_option() {
+fn every_option_refuses_files_of_other_kinds() {
     let rows = INPUTS.iter().flat_map(|(words, fit)| {
         let others = KINDS.iter().filter(|kind| !fit.contains(kind));
         others.map(|kind| row(1, words, &format!("{kind}: ")).put(kind.as_bytes()))
@@ -92,7 +92,7 @@ fn a_file_of_another_kind_is_refused_by_every_option() {
 
 /// Keys that are of the right kind, but not for this.
 #[test]
-fn keys_and_files_of_two_schemes_do_not_mix() {
+fn files_of_two_schemes_do_not_mix() {
     let place = world();
     place.keygen("ckks-sum", 3, "other");
     place.done("keygen --clients 3 --bits 12 --out coarse");

@@ -142,7 +142,7 @@ fn of_command(place: &Place, command: &str, words: &str, tried: &mut BTreeSet<St
 
 /// Also where a number below zero is a word of its own.
 #[test]
-fn no_value_of_an_option_panics_and_options_are_named() {
+fn no_option_value_panics_options_are_named() {
     let (place, mut tried) = (world(), BTreeSet::new());
     let rows =
         COMMANDS.iter().flat_map(|(name, words)| of_command(&place, name, words, &mut tried));

@@ -112,7 +112,7 @@ fn what_does_not_fit_leaves_nothing() {
 
 /// Folders of keys: nothing stands in them afterwards that did not before.
 #[test]
-fn a_key_is_made_whole_or_not_at_all() {
+fn a_key_is_made_whole_or_not() {
     let rows = ["keys/public.json", "keys/secret.json", "keys/job.json", "keys/server.identity"]
         .map(|name| {
             let name = format!("mine/{}", name.trim_start_matches("keys/"));

@@ -26,7 +26,7 @@ const PRINTED: &[&str] = &[
 ];
 
 #[test]
-fn a_full_device_is_an_error_and_an_unread_pipe_is_none() {
+fn full_devices_are_errors_unread_pipes_none() {
     let rows = PRINTED.iter().flat_map(|words| {
         [
             row(1, words, "standard output: No space left").into_full(),

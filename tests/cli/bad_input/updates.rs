@@ -88,7 +88,7 @@ fn headers_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn values_that_are_not_finite_are_named_in_every_type() {
+fn nonfinite_values_of_every_type_are_named() {
     let cases = [(f64::NAN, 1, "NaN"), (f64::INFINITY, 0, "inf"), (f64::NEG_INFINITY, 2, "-inf")];
     let rows = [Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64].into_iter().flat_map(|dtype| {
         cases.into_iter().flat_map(move |(value, index, name)| {
@@ -105,7 +105,7 @@ fn values_that_are_not_finite_are_named_in_every_type() {
 }
 
 #[test]
-fn weights_and_ranges_beyond_the_job_are_refused() {
+fn weights_and_ranges_beyond_jobs_are_refused() {
     let above = "g: weight 10 is not from 1 to the agreed largest, 9";
     let (encrypt, join) = (ENCRYPT.replace("bad", "g"), JOIN.replace("bad", "g"));
     let mut rows = vec![

@@ -36,7 +36,7 @@ fn reports_stand_side_by_side() {
 }
 
 #[test]
-fn reports_of_before_there_were_versions_are_read() {
+fn reports_before_versions_are_still_read() {
     let place = Place::new();
     let mut old = report(1.0);
     for field in ["version", "time", "options"] {
@@ -51,7 +51,7 @@ fn reports_of_before_there_were_versions_are_read() {
 
 /// Nor does a number that no key has end the program.
 #[test]
-fn words_of_a_report_reach_a_terminal_without_its_controls() {
+fn control_characters_of_reports_are_not_printed() {
     let place = Place::new();
     let mut strange = report(1.0);
     strange["rows"][0]["bits"] = u32::MAX.into();
@@ -62,7 +62,7 @@ fn words_of_a_report_reach_a_terminal_without_its_controls() {
 }
 
 #[test]
-fn what_is_no_report_is_refused_by_name() {
+fn files_that_are_no_report_are_refused() {
     let place = Place::new();
     let with = |change: fn(&mut Value)| {
         let mut value = report(1.0);
@@ -119,7 +119,7 @@ fn what_is_no_report_is_refused_by_name() {
 /// The loader of GPU drivers speaks whenever it is loaded, if it is told to: `bench` does not touch it unless a GPU is
 /// named, and what drivers say to `devices` is kept apart.
 #[test]
-fn drivers_are_opened_only_for_a_gpu_and_say_nothing() {
+fn drivers_open_only_for_gpus_and_silently() {
     let place = Place::with_adapters();
     let loud = "env -u XDG_RUNTIME_DIR -u NODEVICE_SELECT VK_LOADER_DEBUG=all";
     for words in ["bench --ops add --bits 2048 --seconds 0.01", "show devices"] {

@@ -47,7 +47,7 @@ fn residues_beyond_their_prime_are_refused() {
 
 /// Wherever a key file is damaged, the error names it and tells nothing of it.
 #[test]
-fn damaged_key_files_are_refused_without_a_word_of_them() {
+fn damaged_key_files_are_refused_never_quoted() {
     for (scheme, number) in [
         ("ckks-sum", "seed"),
         ("paillier-2048", "q"),
@@ -73,7 +73,7 @@ fn damaged_key_files_are_refused_without_a_word_of_them() {
 
 #[cfg(unix)]
 #[test]
-fn a_readable_secret_is_warned_of_and_still_works() {
+fn a_readable_secret_warns_and_still_works() {
     use std::os::unix::fs::PermissionsExt;
     let place = place("ckks-sum");
     let secret = place.path("keys/secret.json");

@@ -10,7 +10,7 @@ use crate::support::tensors::{Brought, from_file, single, to_file};
 const ENCRYPT: &str = "encrypt --key keys/clients/0.json --in g0 --out none";
 
 #[test]
-fn a_missing_job_is_named_by_every_command() {
+fn every_command_names_a_missing_job() {
     let Scene { place, .. } = Scene::new("ckks-sum-public");
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0";
     let join = "join --key keys/clients/0.json --server 127.0.0.1:9 --in g0 --out none";
@@ -38,7 +38,7 @@ fn aggregators_take_no_private_key() {
 
 /// A client whose file was changed seals as someone whom it is not: its pads are its own.
 #[test]
-fn a_client_is_nobody_else_by_changing_its_file() {
+fn a_changed_key_file_impersonates_nobody() {
     let scene = Scene::new("ckks-sum-public");
     let place = &scene.place;
     let file = |number: u32| -> Value {
@@ -63,7 +63,7 @@ fn a_client_is_nobody_else_by_changing_its_file() {
 }
 
 #[test]
-fn a_round_is_sealed_for_once_and_opened_once() {
+fn a_round_is_sealed_and_opened_once() {
     let scene = Scene::new("ckks-sum");
     let place = &scene.place;
     place.settle("g0", 1.0, 9, "--min-clients 2");
@@ -110,7 +110,7 @@ fn a_round_is_sealed_for_once_and_opened_once() {
 }
 
 #[test]
-fn jobs_are_checked_and_a_changed_one_is_another() {
+fn jobs_are_checked_changed_ones_are_others() {
     let scene = Scene::new("ckks-sum");
     let place = &scene.place;
     let text: Value = serde_json::from_slice(&place.read("keys/job.json")).unwrap();
@@ -155,7 +155,7 @@ fn jobs_are_checked_and_a_changed_one_is_another() {
 
 /// Keys of python-paillier and of earlier versions say nothing of sums. An upgrade makes them fit.
 #[test]
-fn keys_without_a_sum_key_are_refused_until_they_are_upgraded() {
+fn keys_without_sum_keys_must_be_upgraded() {
     let place = Place::with_key("paillier-2048", 3);
     let brought =
         Brought::new([0.5, 0.25, -1.0].map(|x| single(&[x; 9])).to_vec(), &[1; 3], |_| 1.0);

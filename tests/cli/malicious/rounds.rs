@@ -88,7 +88,7 @@ fn announce(place: &Place, address: &str, number: u16, announcement: &Announceme
 /// Client 0 lies: what is of another job, or far ahead, is refused and it is named, at once or when the round opens.
 /// The others, one of which clips all of its own values away, have their mean.
 #[test]
-fn a_client_that_announces_lies_is_named_and_the_others_have_their_mean() {
+fn false_announcements_are_named_others_get_means() {
     let place = Place::with_key("ckks-sum", 4);
     let clients = [1.0, 0.5, -0.75, 0.875].map(|x| single(&[x; 200])).to_vec();
     for (i, client) in clients.iter().enumerate() {
@@ -240,7 +240,7 @@ fn with_malicious_aggregator(place: &Place, deviation: Deviation) -> [String; 2]
 /// Terms that changed between joining and opening, and a sum that is not the clients': they seal nothing, or open
 /// nothing, and say why.
 #[test]
-fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
+fn a_malicious_aggregator_gains_nothing_is_detected() {
     let place = Place::with_key("ckks-sum", 2);
     for i in 0..2 {
         place.write(&format!("g{i}"), to_file(&single(&[0.5; 200])));
@@ -276,7 +276,7 @@ fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
 
 /// What is sealed under a round's terms is in a round under others never.
 #[test]
-fn a_spool_of_another_statement_is_refused_by_its_client() {
+fn clients_refuse_spools_of_other_statements() {
     let place = Place::with_key("ckks-sum", 3);
     for i in 0..3 {
         place.write(&format!("g{i}"), to_file(&single(&[0.5; 200])));

@@ -151,7 +151,7 @@ impl Trio {
 }
 
 #[test]
-fn the_round_ends_at_its_deadline_with_those_that_came() {
+fn the_deadline_ends_rounds_over_those_present() {
     let trio = Trio::new(PAILLIER.0, PAILLIER.1);
     let (mut server, address) =
         trio.place.serve("--clients 3 --min-clients 2 --deadline 5 --by-chunk");
@@ -186,7 +186,7 @@ fn the_round_ends_at_its_deadline_with_those_that_came() {
 
 /// Under the scheme that must withhold a polynomial of which a client sent a part, if parts count.
 #[test]
-fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
+fn incomplete_contributions_of_killed_clients_never_count() {
     let trio = Trio::new(PUBLIC.0, PUBLIC.1);
     let words = "--clients 3 --min-clients 2 --deadline 8";
     let (mut server, address) = trio.place.serve(words);
@@ -227,7 +227,7 @@ fn the_missing_are_named() {
 }
 
 #[test]
-fn a_restarted_client_counts_once_and_gets_the_sum() {
+fn a_restarted_client_counts_once_gets_sums() {
     for (scheme, values) in [LATTICE, PAILLIER, PUBLIC] {
         let trio = Trio::new(scheme, values);
         let place = &trio.place;
@@ -367,7 +367,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
 /// Where masks are, a client that leaves amid a polynomial spoils it: no part of the round is taken
 /// for a mean, and it is named. One that leaves between polynomials, or sends nothing, does not.
 #[test]
-fn a_client_that_leaves_amid_a_polynomial_is_named() {
+fn clients_leaving_within_a_polynomial_are_named() {
     // Side by side: each waits for its deadline.
     thread::scope(|scope| {
         for (polynomials, more) in [(0, 0), (0, 1), (1, -1), (1, 0), (1, 1)] {

@@ -56,7 +56,7 @@ fn outputs_are_tried_before_anyone_is_asked() {
 
 /// Nobody needs to be there for the second try.
 #[test]
-fn a_minimum_above_who_came_may_be_lowered_afterwards() {
+fn the_minimum_may_be_lowered_afterwards() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = two(&place, (1..3).map(mixed).collect());
     let (server, address) = place.serve("--clients 2 --min-clients 2");
@@ -80,7 +80,7 @@ fn a_minimum_above_who_came_may_be_lowered_afterwards() {
 
 /// With the secret key, and with a client's own, whose sum is written as it is.
 #[test]
-fn an_output_that_cannot_be_written_is_written_by_the_same_command() {
+fn failed_outputs_are_written_by_command_again() {
     for (scheme, key) in [("ckks-sum", "secret.json"), ("ckks-sum-public", "clients/0.json")] {
         let place = Place::with_key(scheme, 2);
         let brought = two(&place, (3..5).map(mixed).collect());
@@ -119,7 +119,7 @@ fn an_output_that_cannot_be_written_is_written_by_the_same_command() {
 
 /// `kill -9` after the sum is back, while the output is written; without the aggregator afterwards.
 #[test]
-fn a_client_killed_with_its_sum_has_it_still() {
+fn a_killed_client_still_has_its_sum() {
     let place = Place::with_key("ckks-sum", 2);
     // More than a pipe takes.
     let values: Vec<f64> = (0..300_000).map(|i| f64::from(i % 1000) / 1000.0).collect();

@@ -244,7 +244,7 @@ fn an_aggregator_that_lies_is_found_out() {
 
 /// Its sealing thread has no space to hand over what follows.
 #[test]
-fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
+fn refused_chunks_end_a_sealing_client() {
     const MANY: usize = 1_200_000;
     let change = |_, participation: &mut Participation<'_>| {
         participation.member.engine = Troubled::new(Duration::from_millis(20), usize::MAX);
@@ -263,7 +263,7 @@ fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
 /// A client that cannot open a sum sees only whether it is made of ciphertexts. Either way the round is
 /// over, and its contribution is in no other.
 #[test]
-fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
+fn clients_without_secrets_check_sums() {
     let key = key(Scheme::CkksSumPublic);
     for (deviation, what) in [
         (Deviation::NoCiphertext, Some("chunk 0: residue 0 is not below its prime")),

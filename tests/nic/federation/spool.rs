@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<Read, String> {
 }
 
 #[test]
-fn a_file_cut_anywhere_holds_its_whole_records_and_goes_on() {
+fn cut_files_hold_whole_records_go_on() {
     let w = written();
     let thin = |at: &usize| {
         *at < 100 || at.is_multiple_of(5) || w.ends.iter().any(|e| at.abs_diff(*e) < 40)
@@ -120,7 +120,7 @@ fn a_file_cut_anywhere_holds_its_whole_records_and_goes_on() {
 /// A changed byte in the last record may look like a cut only if the file really ends early; here
 /// it never does.
 #[test]
-fn a_changed_byte_anywhere_is_damage_and_the_file_stays() {
+fn any_changed_byte_is_damage_files_stay() {
     let w = written();
     // All of the header and of the small records, and some of the large ones.
     let thin = |at: &usize| {
@@ -138,7 +138,7 @@ fn a_changed_byte_anywhere_is_damage_and_the_file_stays() {
 }
 
 #[test]
-fn what_is_no_spool_is_neither_read_nor_removed() {
+fn other_files_are_neither_read_nor_removed() {
     let long = [7; 300];
     for foreign in [&b"x"[..], b"CGSPOOK", b"my thesis, the only copy", &long] {
         let place = place(foreign);
@@ -160,7 +160,7 @@ fn a_device_is_not_removed() {
 }
 
 #[test]
-fn one_process_at_a_time_and_one_key() {
+fn one_process_and_one_key_only() {
     let w = written();
     let place = place(&w.file);
     let key = key(Scheme::CkksSum).public();
@@ -208,7 +208,7 @@ fn space_is_there_before_it_is_needed() {
 }
 
 #[test]
-fn a_sum_is_the_last_that_a_spool_holds() {
+fn a_sum_ends_a_spool() {
     let (w, key) = (written(), key(Scheme::CkksSum).public());
     let sum = a_sum();
     for chunks in [&w.ends[..1], &w.ends] {
@@ -299,7 +299,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
     #[test]
-    fn what_is_read_is_a_beginning_of_what_was_written(harms in harms()) {
+    fn reading_gives_a_beginning_of_the_written(harms in harms()) {
         let (w, bytes) = (written(), harmed(&harms));
         let place = place(&bytes);
         if let Ok(Some((header, content))) = read(&place.path) {

@@ -78,7 +78,7 @@ fn pattern(bytes: usize, salt: usize) -> Bytes {
 }
 
 #[test]
-fn a_write_lands_in_place_and_counts_its_immediate_once() {
+fn writes_land_in_place_immediates_count_once() {
     let (mut retransmitted, mut malformed) = (0, 0);
     for seed in 0..40 {
         let mut pair = Pair::new(seed, ROUGH);
@@ -113,7 +113,7 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
 
 /// An answer takes longer than the silence after which a handshake begins.
 #[test]
-fn a_late_answer_ends_the_handshake_that_its_silence_began() {
+fn late_answers_end_needless_handshakes() {
     let mut pair = Pair::new(1, Faults { delay: Duration::from_millis(400), ..Faults::default() });
     pair.ends[1].register_memory(7, 100, Some(node(1))).unwrap();
     for number in 0..6 {
@@ -129,7 +129,7 @@ fn a_late_answer_ends_the_handshake_that_its_silence_began() {
 }
 
 #[test]
-fn an_inbox_hands_over_whole_messages_each_once() {
+fn inboxes_hand_over_whole_messages_once() {
     for seed in 0..20 {
         let mut pair = Pair::new(seed, ROUGH);
         pair.ends[1].register_inbox(1, 10_000).unwrap();
@@ -154,7 +154,7 @@ fn an_inbox_hands_over_whole_messages_each_once() {
 }
 
 #[test]
-fn what_may_not_be_written_is_refused_by_code() {
+fn invalid_writes_are_refused_by_code() {
     let mut pair = Pair::new(1, Faults::default());
     pair.ends[1].register_memory(1, 100, Some(node(3))).unwrap();
     pair.ends[1].register_memory(2, 100, None).unwrap();
@@ -182,7 +182,7 @@ fn what_may_not_be_written_is_refused_by_code() {
 }
 
 #[test]
-fn a_withdrawn_region_refuses_the_rest_of_a_message() {
+fn withdrawn_regions_refuse_the_rest_of_messages() {
     let faults = Faults { delay: Duration::from_millis(1), ..Faults::default() };
     let mut pair = Pair::new(1, faults);
     pair.ends[1].register_memory(5, 1 << 20, None).unwrap();
@@ -199,7 +199,7 @@ fn a_withdrawn_region_refuses_the_rest_of_a_message() {
 }
 
 #[test]
-fn what_is_refused_is_never_reported_as_done_however_much_there_is() {
+fn refused_messages_are_never_reported_done() {
     for seed in 0..20 {
         let mut pair = Pair::new(seed, if seed == 0 { Faults::default() } else { ROUGH });
         pair.ends[1].register_memory(1, 100, None).unwrap();
@@ -268,7 +268,7 @@ fn a_replay_neither_redirects_nor_is_placed() {
 }
 
 #[test]
-fn two_that_greet_each_other_at_once_come_to_one_session() {
+fn simultaneous_greetings_come_to_one_session() {
     for seed in 0..40 {
         let mut pair = Pair::new(seed, ROUGH);
         for end in 0..2 {
@@ -291,7 +291,7 @@ fn two_that_greet_each_other_at_once_come_to_one_session() {
 }
 
 #[test]
-fn nothing_is_said_when_there_is_nothing_to_say() {
+fn idle_endpoints_send_nothing() {
     let faults = Faults { duplication: 1_000_000, trimming: 500_000, ..Faults::default() };
     let mut pair = Pair::new(5, faults);
     pair.ends[1].register_memory(1, 1000, None).unwrap();
@@ -305,7 +305,7 @@ fn nothing_is_said_when_there_is_nothing_to_say() {
 }
 
 #[test]
-fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
+fn silence_is_given_up_restarts_are_noticed() {
     let mut pair = Pair::new(1, Faults::default());
     let peer = Peer::of(node(9));
     pair.ends[0].write(Time::ZERO, peer, 1, 0, pattern(10, 0), None).unwrap();
@@ -340,7 +340,7 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
 /// Found by fuzzing: the link meant for the process before took the place of the one to the present
 /// process, and ids that this one had used came again, answered already.
 #[test]
-fn two_links_that_become_one_use_no_id_twice() {
+fn merged_links_use_no_id_twice() {
     let mut pair = Pair::new(1, Faults::default());
     let write = |pair: &mut Pair, from: usize, peer, byte: u8| {
         let now = pair.network.now();
@@ -430,7 +430,7 @@ impl ChunkAdder for Ledger {
 }
 
 #[test]
-fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
+fn sums_add_whole_datagrams_once_or_never() {
     let mut pair = Pair::new(3, Faults::default());
     let ledger = Arc::new(Mutex::new(Vec::new()));
     let region = region(70, &ledger);
@@ -532,7 +532,7 @@ fn sums_that_arrive_together_are_answered_apart() {
 
 /// Chunks 0 and 1 are a group: the result of its check does not outlast the next bit.
 #[test]
-fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
+fn companions_are_withheld_until_contributors_match() {
     let mut pair = Pair::new(3, Faults::default());
     let region = region(7, &Arc::default());
     region.bind(5, Peer { node: node(1), incarnation: 11 });
@@ -559,7 +559,7 @@ fn with_stranger(stranger: Endpoint) -> Pair {
 }
 
 #[test]
-fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
+fn unlisted_nodes_are_declined_and_leave_nothing() {
     let mut pair = with_stranger(endpoint(3, 33));
     let peer = Peer::of(node(1));
     let (mut declines, mut reports) = (vec![], vec![]);
@@ -584,7 +584,7 @@ fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
 }
 
 #[test]
-fn whoever_knows_another_key_gets_silence_and_is_reported_now_and_then() {
+fn wrong_keys_get_silence_and_are_reported() {
     let mut stranger = endpoint(2, 22);
     stranger.contact(node(9), addr(1));
     let mut pair = with_stranger(stranger);

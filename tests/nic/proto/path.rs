@@ -19,7 +19,7 @@ fn world(faults: Faults, paths: u16, flows: u16) -> World {
 }
 
 #[test]
-fn datagrams_are_sprayed_over_all_paths_and_back() {
+fn datagrams_are_sprayed_over_all_paths() {
     let mut world = world(QUICK, 4, 1);
     world.write_and_check(800_000);
     let expected = 800_000 / 1292 / 4;
@@ -55,7 +55,7 @@ fn rough_paths_lose_nothing() {
 }
 
 #[test]
-fn a_way_that_fails_is_left_alone_tried_and_used_again() {
+fn failed_paths_are_tried_and_used_again() {
     let mut world = world(QUICK, 4, 1);
     world.write_and_check(400_000);
     world.ends[0].dead.insert(2);
@@ -74,7 +74,7 @@ fn a_way_that_fails_is_left_alone_tried_and_used_again() {
 }
 
 #[test]
-fn a_way_that_lags_is_left_alone_until_it_does_not() {
+fn lagging_paths_rest_until_they_recover() {
     let mut world = world(QUICK, 3, 1);
     world.write_and_check(400_000);
     world.ends[0].slow.insert(1, Duration::from_millis(40));
@@ -103,7 +103,7 @@ fn a_peer_that_pauses_rests_no_way() {
 }
 
 #[test]
-fn a_flow_whose_only_path_fails_is_reported_although_others_answer() {
+fn failed_single_path_flows_are_reported() {
     let mut world = world(QUICK, 1, 2);
     world.write_and_check(1000);
     world.ends[0].dead.insert(1);
@@ -130,7 +130,7 @@ fn a_flow_whose_only_path_fails_is_reported_although_others_answer() {
 }
 
 #[test]
-fn a_handshake_takes_another_way_if_the_first_is_dead() {
+fn handshakes_take_another_path_if_one_fails() {
     let mut world = world(QUICK, 2, 1);
     world.ends[0].dead.insert(0);
     let took = world.write_and_check(100_000);
@@ -138,7 +138,7 @@ fn a_handshake_takes_another_way_if_the_first_is_dead() {
 }
 
 #[test]
-fn without_any_way_the_peer_is_unreachable_and_found_again() {
+fn peers_without_paths_are_found_again() {
     let mut world = world(QUICK, 3, 1);
     world.write_and_check(100_000);
     world.ends[0].dead.extend([0, 1, 2]);
@@ -156,7 +156,7 @@ fn without_any_way_the_peer_is_unreachable_and_found_again() {
 }
 
 #[test]
-fn a_message_of_a_flow_with_one_way_stays_on_it() {
+fn messages_of_single_path_flows_stay() {
     let mut world = world(QUICK, 1, 3);
     for _ in 0..6 {
         let now = world.network.now();
@@ -175,7 +175,7 @@ fn a_message_of_a_flow_with_one_way_stays_on_it() {
 }
 
 #[test]
-fn a_process_that_comes_back_with_fewer_paths_is_served() {
+fn processes_back_with_fewer_paths_are_served() {
     let mut world = world(QUICK, 16, 1);
     world.write_and_check(300_000);
     // The other end has datagrams in flight by paths that are gone.
@@ -203,7 +203,7 @@ fn paths_are_bounded() {
 }
 
 #[test]
-fn marks_of_congestion_are_counted_and_slow_the_sender_down() {
+fn congestion_marks_count_and_slow_senders() {
     let marked = |marking: u32| {
         let mut world = world(Faults { marking, ..QUICK }, 2, 1);
         for _ in 0..4 {

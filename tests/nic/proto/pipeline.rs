@@ -32,7 +32,7 @@ const ROUGH: Faults = Faults {
 };
 
 #[test]
-fn messages_are_spread_over_all_channels_both_ways() {
+fn messages_are_spread_over_all_channels() {
     for pipelines in [[1, 1], [1, 3], [3, 1], [2, 3], [4, 4]] {
         let mut world = world(QUICK, pipelines);
         world.write_and_check(800_000);
@@ -52,7 +52,7 @@ fn messages_are_spread_over_all_channels_both_ways() {
 }
 
 #[test]
-fn rough_channels_lose_nothing_and_count_every_immediate_once() {
+fn rough_channels_lose_nothing_immediates_count_once() {
     for pipelines in [[2, 2], [1, 4], [3, 2]] {
         let mut world = world(ROUGH, pipelines);
         for _ in 0..20 {
@@ -76,7 +76,7 @@ fn rough_channels_lose_nothing_and_count_every_immediate_once() {
 }
 
 #[test]
-fn what_a_dead_channel_has_in_flight_goes_by_another_and_the_channel_is_used_again() {
+fn dead_channels_hand_over_and_come_back() {
     for via in [0, 1] {
         let mut world = world(QUICK, [2, 2]);
         world.write_and_check(800_000);
@@ -97,7 +97,7 @@ fn what_a_dead_channel_has_in_flight_goes_by_another_and_the_channel_is_used_aga
 }
 
 #[test]
-fn a_channel_that_lags_is_left_alone_until_it_does_not() {
+fn lagging_channels_rest_until_they_recover() {
     let mut world = world(QUICK, [2, 2]);
     world.write_and_check(800_000);
     world.ends[0].slow.insert(1, Duration::from_millis(60));
@@ -111,7 +111,7 @@ fn a_channel_that_lags_is_left_alone_until_it_does_not() {
 }
 
 #[test]
-fn a_pipeline_that_cannot_be_reached_from_the_first_is_done_without() {
+fn unreachable_pipelines_are_done_without() {
     for via in [1, 2] {
         let mut world = world(QUICK, [3, 3]);
         world.ends[1].dead.insert(via);
@@ -136,7 +136,7 @@ fn all_channels_silent_is_a_silent_peer() {
 }
 
 #[test]
-fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
+fn peers_with_other_pipelines_are_new_peers() {
     let mut world = world(QUICK, [2, 3]);
     world.write_and_check(100_000);
     for pipelines in [1, 4, 2] {
@@ -157,7 +157,7 @@ fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
 }
 
 #[test]
-fn who_was_given_up_is_written_to_again() {
+fn peers_given_up_are_written_to_again() {
     let mut world = world(QUICK, [1, 1]);
     world.write_and_check(1000);
     world.ends[0].dead.insert(0);
@@ -173,7 +173,7 @@ fn who_was_given_up_is_written_to_again() {
 }
 
 #[test]
-fn a_channel_that_lags_is_used_again_when_the_quick_one_dies() {
+fn lagging_channels_replace_dead_quick_ones() {
     let mut world = world(QUICK, [2, 2]);
     world.write_and_check(800_000);
     world.ends[0].slow.insert(1, Duration::from_millis(20));
@@ -188,7 +188,7 @@ fn a_channel_that_lags_is_used_again_when_the_quick_one_dies() {
 }
 
 #[test]
-fn what_a_pipeline_that_ends_had_in_flight_goes_by_another() {
+fn datagrams_of_ended_pipelines_go_by_another() {
     for end in [0, 1] {
         let mut world = world(QUICK, [3, 3]);
         world.write_and_check(800_000);

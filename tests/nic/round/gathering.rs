@@ -47,7 +47,7 @@ fn join(world: &mut World, number: u16, contribution: u8) {
 }
 
 #[test]
-fn a_round_that_too_few_join_ends_on_both_sides() {
+fn too_few_clients_end_both_sides() {
     for mut world in worlds(2, false) {
         let seed = world.seed;
         [0, 2].into_iter().for_each(|number| world.start_client(number, number as u8));
@@ -68,7 +68,7 @@ fn a_round_that_too_few_join_ends_on_both_sides() {
 }
 
 #[test]
-fn the_aggregator_does_not_wait_for_clients_that_died_to_know() {
+fn aggregators_wait_for_no_dead_clients() {
     for mut world in worlds(1, false) {
         world.start_client(0, 0);
         let joined = |world: &World| world.aggregator.as_ref().unwrap().waiting() == 1;
@@ -79,7 +79,7 @@ fn the_aggregator_does_not_wait_for_clients_that_died_to_know() {
 }
 
 #[test]
-fn rounds_without_an_end_go_on_after_one_that_too_few_joined() {
+fn unbounded_rounds_go_on_after_too_few() {
     for mut world in worlds(0, false) {
         let seed = world.seed;
         [0, 2].into_iter().for_each(|number| world.start_client(number, number as u8));
@@ -110,7 +110,7 @@ fn clients_that_are_far_away_take_part() {
 }
 
 #[test]
-fn clients_that_are_waited_for_make_the_round() {
+fn clients_waited_for_make_the_round() {
     for mut world in worlds(1, true) {
         let seed = world.seed;
         [0, 2].into_iter().for_each(|number| world.start_client(number, number as u8));
@@ -147,7 +147,7 @@ fn a_shortage_names_who_was_refused() {
 }
 
 #[test]
-fn clients_of_a_long_round_have_time_to_join_the_next() {
+fn long_rounds_leave_time_to_join_next() {
     for seed in 0..10 {
         let mut world = World::new(seed, 4, 3);
         (world.settings.rounds, world.settings.wait_for_clients) = (2, false);
@@ -185,7 +185,7 @@ fn links_to(world: &World, node: NodeId) -> usize {
 }
 
 #[test]
-fn a_node_that_is_struck_out_finishes_its_round_and_joins_no_other() {
+fn nodes_struck_out_finish_only_their_round() {
     for mut world in worlds(0, true) {
         let (seed, struck) = (world.seed, node(2).id());
         (0..3).for_each(|number| world.start_client(number, number as u8));
@@ -216,7 +216,7 @@ fn a_node_that_is_struck_out_finishes_its_round_and_joins_no_other() {
 }
 
 #[test]
-fn a_node_that_is_struck_out_while_it_waits_is_refused() {
+fn waiting_nodes_struck_out_are_refused() {
     for mut world in worlds(0, true) {
         let (seed, struck) = (world.seed, node(2).id());
         [0, 2].into_iter().for_each(|number| world.start_client(number, number as u8));

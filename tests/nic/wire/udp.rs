@@ -67,7 +67,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, RoundEnd) 
 }
 
 #[test]
-fn a_round_over_loopback_with_noise_and_a_dead_socket() {
+fn rounds_survive_noise_and_a_dead_socket() {
     let wire = UdpWire::bind(loopback(0)).unwrap();
     let addr = wire.local_addr().unwrap();
     let serving = thread::spawn(move || {
@@ -122,7 +122,7 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
 }
 
 #[test]
-fn a_dead_peer_does_not_stop_the_socket() {
+fn dead_peers_do_not_stop_the_socket() {
     let gone = UdpWire::bind(loopback(0)).unwrap().local_addr().unwrap();
     let mut wire = UdpWire::bind(loopback(0)).unwrap();
     for _ in 0..3 {
@@ -141,7 +141,7 @@ fn a_dead_peer_does_not_stop_the_socket() {
 }
 
 #[test]
-fn a_faulty_wire_marks_doubles_and_holds_back() {
+fn a_faulty_wire_marks_doubles_and_delays() {
     let delay = Duration::from_millis(20);
     let faults = Faults { duplication: MILLION, marking: MILLION, delay, ..Faults::default() };
     let mut wire = Faulty::new(UdpWire::bind(loopback(0)).unwrap(), faults, 1);

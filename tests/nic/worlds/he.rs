@@ -327,13 +327,13 @@ fn worlds(befalls: impl Fn(&mut World, u16)) -> (usize, usize) {
 }
 
 #[test]
-fn sums_of_ciphertexts_are_exact_over_a_bad_network() {
+fn ciphertext_sums_survive_a_bad_network() {
     let (full, partial) = worlds(|_, _| {});
     assert!(full > 300 && partial == 0, "{full} {partial}");
 }
 
 #[test]
-fn sums_are_exact_over_those_listed_when_one_dies() {
+fn sums_are_exact_when_one_dies() {
     let (full, partial) = worlds(|world, _| world.clients[0].node = None);
     assert!(full > 20 && partial > 20, "{full} {partial}");
 }
@@ -350,7 +350,7 @@ fn one_that_restarts_is_counted_once() {
 }
 
 #[test]
-fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
+fn restarted_aggregators_sum_the_same_ciphertexts() {
     let (full, partial) = worlds(|world, clients| {
         if ended(world) || world.clients.iter().any(|client| client.end.is_some()) {
             return;
@@ -365,7 +365,7 @@ fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
 /// One announcement a contribution, acknowledged before the round opens: a client that is late, or
 /// takes another's place, adds nothing.
 #[test]
-fn chunks_of_what_was_not_announced_do_not_count() {
+fn unannounced_chunks_do_not_count() {
     let mut world = World::new(lattice(), 3, 3);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     // A fourth is declared, and never joins.
@@ -429,7 +429,7 @@ fn chunks_of_what_was_not_announced_do_not_count() {
 /// In a round whose chunks open in groups, a client that dies is in whole groups, or the groups
 /// that it left half are withheld and name it: no sum that cannot be opened ever leaves.
 #[test]
-fn masks_that_one_left_half_are_withheld_and_it_is_named() {
+fn half_left_masks_are_withheld_and_named() {
     let key = key(Scheme::CkksSumPublic);
     let (mut named, mut exact, mut absent) = (0, 0, 0);
     for seed in seeds(WORLDS) {
