@@ -1,5 +1,5 @@
-//! Attacks through files, on the real binary: what a malicious party crafts with the library and keys of its own never opens,
-//! and is refused by name where it can be seen.
+//! Attacks through files, on the real binary: what a malicious party crafts with the library and keys of its own never
+//! opens, and is refused by name where it can be seen.
 
 mod jobs;
 mod rounds;

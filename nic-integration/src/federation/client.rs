@@ -113,8 +113,8 @@ impl<W: Wire> FederationClient<W> {
 
     /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can. Asks nobody if
     /// the [spool](Participation::spool) of an earlier run saved the sum. `observe` is given each
-    /// [`ParticipationPhase`] as it begins, and then how far it is: twenty times a second at most, and no later than 150 ms after the last
-    /// time. If it breaks, this ends. It is not asked while the sum is opened.
+    /// [`ParticipationPhase`] as it begins, and then how far it is: twenty times a second at most, and no later
+    /// than 150 ms after the last time. If it breaks, this ends. It is not asked while the sum is opened.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub const PROBE_SPAN: Duration = Duration::from_secs(1);
 /// not wait for a whole contribution.
 const MAX_PUSHES: usize = 64;
 
-/// The configuration of a contributor.
+/// The configuration of a client.
 #[derive(Clone)]
 pub struct RoundClientConfig {
     /// The endpoint's.
@@ -101,7 +101,7 @@ pub struct RoundClient {
 }
 
 impl RoundClient {
-    /// Makes a contributor that has not joined yet.
+    /// Makes a client that has not joined yet.
     ///
     /// # Errors
     ///

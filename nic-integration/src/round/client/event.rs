@@ -1,4 +1,4 @@
-//! Events of a contributor, and the descriptions of rounds that they carry.
+//! Events of a client, and the descriptions of rounds that they carry.
 
 use crate::proto::Refusal;
 use crate::round::RoundEnd;
@@ -56,7 +56,7 @@ impl Sums {
     }
 }
 
-/// An event of a contributor.
+/// An event of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoundClientEvent {
     /// The round is open: [`accept`](super::RoundClient::accept) it, then push every chunk, from
