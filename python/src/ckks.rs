@@ -12,8 +12,8 @@ use ciphergram_he::{
 };
 use pyo3::prelude::*;
 
-pub(crate) use keys::{EvaluationKeys, Keys, PublicKey, SecretKey, keygen, load_keys};
-pub(crate) use vector::{Vector, load, loads};
+pub(crate) use keys::{PyEvaluationKeys, PyCkksKeys, PyCkksPublicKey, PyCkksSecretKey, keygen, load_keys};
+pub(crate) use vector::{PyVector, load, loads};
 
 use crate::errors::{Error, Result};
 
@@ -51,16 +51,16 @@ impl Context {
 
     /// Finds what a key computes with, whatever kind of key it is.
     fn of_key(key: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(keys) = key.cast::<EvaluationKeys>() {
+        if let Ok(keys) = key.cast::<PyEvaluationKeys>() {
             return Ok(keys.get().context.clone());
         }
-        if let Ok(keys) = key.cast::<Keys>() {
+        if let Ok(keys) = key.cast::<PyCkksKeys>() {
             return Ok(keys.get().context(key.py()));
         }
-        if let Ok(key) = key.cast::<PublicKey>() {
+        if let Ok(key) = key.cast::<PyCkksPublicKey>() {
             return Ok(key.get().0.context());
         }
-        if let Ok(key) = key.cast::<SecretKey>() {
+        if let Ok(key) = key.cast::<PyCkksSecretKey>() {
             return Ok(key.get().0.context());
         }
         let text = format!("{} is no key for vectors", key.get_type().name()?);

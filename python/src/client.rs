@@ -23,11 +23,11 @@ use crate::{
     arrays::{self, Arrays},
     errors::{Error, Result, warn, warn_clipped, weight, whole_or_none},
     files::SECRET,
-    job::Job,
-    keys::{ClientKey, PublicKey, SecretKey, Use},
+    job::PyJob,
+    keys::{PyClientKey, PyPublicKey, PySecretKey, Use},
     opened, pool,
     server::{addresses, check_process, local_nodes, seconds},
-    sum::Sum,
+    sum::PySum,
 };
 
 /// Rounds whose numbers a client reserves at a time.
@@ -74,8 +74,8 @@ impl Key {
 ///     KeyKind: The key is public.
 ///     NodeKeyError: A node key cannot be used, or is not there.
 ///     NoJob: The key has no job, and none is given.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct Client {
+#[pyclass(frozen, name = "Client", module = "ciphergram")]
+pub(crate) struct PyClient {
     config: UdpClientConfig,
     key: Key,
     used: Use,
@@ -116,7 +116,7 @@ impl Call<'_> {
 }
 
 #[pymethods]
-impl Client {
+impl PyClient {
     #[new]
     #[pyo3(signature = (server, key, *, number=None, identity=None, server_key=None, spool=None, job=None,
                         min_clients=None, timeout=30.0, engine="cpu"))]
@@ -128,15 +128,15 @@ impl Client {
         identity: Option<PathBuf>,
         server_key: Option<PathBuf>,
         spool: Option<PathBuf>,
-        job: Option<&Job>,
+        job: Option<&PyJob>,
         #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
         timeout: f64,
         engine: &str,
     ) -> Result<Self> {
         let addresses = addresses(server)?;
         let (key, used, path) = client_key(key, number)?;
-        let job = Job(used.job(job)?);
-        let Job(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
+        let job = PyJob(used.job(job)?);
+        let PyJob(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
         let job = (*job).clone();
         job.check_number(key.as_ref().number())?;
         let local = || local_nodes(path.as_deref(), &addresses, "identity= and server_key=");
@@ -180,8 +180,8 @@ impl Client {
 
     /// The job.
     #[getter]
-    fn job(&self) -> Job {
-        Job(self.job.clone().into())
+    fn job(&self) -> PyJob {
+        PyJob(self.job.clone().into())
     }
 
     /// Takes part in one round, and returns the weighted mean of its clients' tensors. A call while another thread is
@@ -257,7 +257,7 @@ impl Client {
         #[pyo3(from_py_with = weight)] weight: u64,
         clip: Option<f64>,
         integers: &str,
-    ) -> Result<Sum> {
+    ) -> Result<PySum> {
         let call = self.call();
         let (update, outside) = self.take(py, tensors, clip, integers)?;
         let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
@@ -265,8 +265,8 @@ impl Client {
         warn_clipped(py, &result.clipped);
         result.clipped = he::codec::most_clipped(&outside, &result.clipped);
         let key = self.key.as_ref().public().clone();
-        let public = PublicKey { key, job: Some(self.job.clone().into()) };
-        Ok(Sum::new(result.sum, public, Some(result.clipped)))
+        let public = PyPublicKey { key, job: Some(self.job.clone().into()) };
+        Ok(PySum::new(result.sum, public, Some(result.clipped)))
     }
 
     /// Ends the calls of other threads that are under way, which raise `Stopped` there, as Ctrl-C ends this one's.
@@ -305,7 +305,7 @@ impl Client {
     }
 }
 
-impl Client {
+impl PyClient {
     /// Begins a call that can be stopped from now on.
     fn call(&self) -> Call<'_> {
         Call { stops: &self.stops, began: self.stops.load(Relaxed) }
@@ -402,14 +402,14 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         };
         return Ok((key, used, Some(path)));
     }
-    if let Ok(key) = key.cast::<ClientKey>() {
-        let ClientKey { key, used } = key.get();
+    if let Ok(key) = key.cast::<PyClientKey>() {
+        let PyClientKey { key, used } = key.get();
         if let Some(asked) = number.filter(|number| *number != key.number()) {
             return Err(he::Error::AnotherClient { found: key.number(), asked }.into());
         }
         return Ok((Key::Client(key.clone()), used.clone(), None));
     }
-    match key.cast::<SecretKey>() {
+    match key.cast::<PySecretKey>() {
         Ok(key) => Ok((secret(key.get().key.clone())?, key.get().used.clone(), None)),
         Err(_) => {
             let text = format!("{} is no key of a client", key.get_type().name()?);

@@ -12,17 +12,17 @@ use pyo3::{
 use crate::{
     buffer::{self, Frozen},
     errors::{Error, Result},
-    keys::PublicKey,
+    keys::PyPublicKey,
     opened,
-    ranges::Ranges,
-    sum::Sum,
+    ranges::PyRanges,
+    sum::PySum,
     summing,
 };
 
 /// One client's encrypted update: the bytes of its file, which anyone may have. Has the buffer protocol, and pickles.
-#[pyclass(frozen, module = "ciphergram")]
+#[pyclass(frozen, name = "Contribution", module = "ciphergram")]
 #[derive(Clone)]
-pub(crate) struct Contribution(pub(crate) Arc<Inner>);
+pub(crate) struct PyContribution(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     frame: Frozen,
@@ -34,10 +34,10 @@ pub(crate) struct Inner {
     agreement: he::Agreement,
     clipped: Option<Vec<usize>>,
     /// The key that it was made or read with.
-    public: Option<PublicKey>,
+    public: Option<PyPublicKey>,
 }
 
-impl Contribution {
+impl PyContribution {
     /// Takes what a client encrypted to a round and under an agreement.
     pub(crate) fn encrypted(
         bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Contribution {
         round: u64,
         agreement: he::Agreement,
         clipped: Vec<usize>,
-        key: PublicKey,
+        key: PyPublicKey,
     ) -> Self {
         Self(Arc::new(Inner {
             frame: bytes.into(),
@@ -61,7 +61,7 @@ impl Contribution {
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
-    pub(crate) fn read(frame: Frozen, public: Option<PublicKey>) -> Result<Self> {
+    pub(crate) fn read(frame: Frozen, public: Option<PyPublicKey>) -> Result<Self> {
         let parsed = Frame::parse(frame.as_ref()).map_err(SchemeError::from)?;
         if let Some(public) = &public {
             parsed.check_key(&public.key)?;
@@ -90,13 +90,13 @@ impl Contribution {
     }
 
     /// Returns the key that it was made or read with.
-    pub(crate) fn public(&self) -> Option<&PublicKey> {
+    pub(crate) fn public(&self) -> Option<&PyPublicKey> {
         self.0.public.as_ref()
     }
 }
 
 #[pymethods]
-impl Contribution {
+impl PyContribution {
     /// The client's number.
     #[getter]
     fn client(&self) -> u16 {
@@ -129,8 +129,8 @@ impl Contribution {
 
     /// Names, types, shapes and ranges of its tensors, and the largest weight.
     #[getter]
-    fn ranges(&self) -> Ranges {
-        Ranges::new(self.0.agreement.clone())
+    fn ranges(&self) -> PyRanges {
+        PyRanges::new(self.0.agreement.clone())
     }
 
     /// The number of bytes.
@@ -167,11 +167,11 @@ impl Contribution {
     }
 
     /// Adds another contribution, or a sum.
-    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Sum> {
+    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<PySum> {
         summing::add(slf.get().public(), [slf.as_any(), other])
     }
 
-    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Sum> {
+    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<PySum> {
         summing::add(slf.get().public(), [other, slf.as_any()])
     }
 

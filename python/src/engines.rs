@@ -51,8 +51,8 @@ fn tell(notice: Notice<'_>) {
 }
 
 /// An engine that is present on this machine.
-#[pyclass(frozen, get_all, module = "ciphergram")]
-pub(crate) struct Device {
+#[pyclass(frozen, get_all, name = "Device", module = "ciphergram")]
+pub(crate) struct PyDevice {
     /// The engine's name.
     name: &'static str,
     /// The processor or device that it runs on.
@@ -62,7 +62,7 @@ pub(crate) struct Device {
 }
 
 #[pymethods]
-impl Device {
+impl PyDevice {
     fn __repr__(&self) -> String {
         format!("<Device {}: {}>", self.name, self.description)
     }
@@ -70,14 +70,14 @@ impl Device {
 
 /// Returns the engines that are present on this machine: the CPU's first.
 #[pyfunction]
-pub(crate) fn devices(py: Python<'_>) -> Result<Vec<Device>> {
+pub(crate) fn devices(py: Python<'_>) -> Result<Vec<PyDevice>> {
     run(py, || {
         let present = ciphergram_accel::engines().into_iter();
         let present = present.filter(|present| present.engine.name() != Choice::Reference.name());
         let device = present.map(|present| {
             let info = present.engine.info();
             let (description, is_emulated) = (info.description, info.is_emulated);
-            Device { name: present.engine.name(), description, is_emulated }
+            PyDevice { name: present.engine.name(), description, is_emulated }
         });
         Ok(device.collect())
     })

@@ -8,23 +8,23 @@ use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
     errors::{Result, whole},
-    job::Job,
-    keys::PublicKey,
+    job::PyJob,
+    keys::PyPublicKey,
     pool::run,
-    private_ranges::RangesKey,
-    ranges::Ranges,
+    private_ranges::PyRangesKey,
+    ranges::PyRanges,
 };
 
 /// A client's proposal for a round: its ranges and its weight, rounded up to powers of two, or, under a job that agrees
 /// on ranges, its ranges encrypted. Its bytes travel, and `from_bytes` reads them.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct Announcement {
+#[pyclass(frozen, name = "Announcement", module = "ciphergram")]
+pub(crate) struct PyAnnouncement {
     pub(crate) announcement: SchemeAnnouncement,
     client: u16,
     bytes: Vec<u8>,
 }
 
-impl Announcement {
+impl PyAnnouncement {
     pub(crate) fn new(announcement: SchemeAnnouncement, client: u16, key: &he::PublicKey) -> Self {
         let bytes = announcement.to_bytes(key);
         Self { announcement, client, bytes }
@@ -32,7 +32,7 @@ impl Announcement {
 }
 
 #[pymethods]
-impl Announcement {
+impl PyAnnouncement {
     /// Reads the bytes of an announcement of a client, made under a key.
     ///
     /// Raises:
@@ -44,7 +44,7 @@ impl Announcement {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
     ) -> Result<Self> {
-        let key = PublicKey::of(key)?.key;
+        let key = PyPublicKey::of(key)?.key;
         let announcement = SchemeAnnouncement::from_bytes(bytes, &key)?;
         Ok(Self { announcement, client, bytes: bytes.to_vec() })
     }
@@ -63,8 +63,8 @@ impl Announcement {
 
     /// The ranges and the largest weight that it proposes.
     #[getter]
-    fn ranges(&self) -> Ranges {
-        Ranges::new(self.announcement.agreement.clone())
+    fn ranges(&self) -> PyRanges {
+        PyRanges::new(self.announcement.agreement.clone())
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -77,15 +77,15 @@ impl Announcement {
 }
 
 /// The terms of a round: its number, and the ranges that its updates are sealed under.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct RoundTerms {
+#[pyclass(frozen, name = "RoundTerms", module = "ciphergram")]
+pub(crate) struct PyRoundTerms {
     pub(crate) terms: SchemeTerms,
     left_out: Vec<(u16, String)>,
     bytes: Vec<u8>,
 }
 
 #[pymethods]
-impl RoundTerms {
+impl PyRoundTerms {
     /// Reads the bytes of terms made under a key.
     ///
     /// Raises:
@@ -93,7 +93,7 @@ impl RoundTerms {
     ///     KeyMismatch: They were made under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let key = PublicKey::of(key)?.key;
+        let key = PyPublicKey::of(key)?.key;
         let terms = SchemeTerms::from_bytes(bytes, &key)?;
         Ok(Self { terms, left_out: vec![], bytes: bytes.to_vec() })
     }
@@ -106,8 +106,8 @@ impl RoundTerms {
 
     /// The ranges and the largest weight; the largest ranges of the job, if clients agree on private ones.
     #[getter]
-    fn ranges(&self) -> Ranges {
-        Ranges::new(self.terms.agreement.clone())
+    fn ranges(&self) -> PyRanges {
+        PyRanges::new(self.terms.agreement.clone())
     }
 
     /// The numbers of the clients that take part, ascending.
@@ -147,12 +147,12 @@ impl RoundTerms {
 #[pyo3(signature = (announcements, public, *, job=None, ranges_key=None))]
 pub(crate) fn join_round(
     py: Python<'_>,
-    announcements: Vec<PyRef<'_, Announcement>>,
+    announcements: Vec<PyRef<'_, PyAnnouncement>>,
     public: &Bound<'_, PyAny>,
-    job: Option<&Job>,
-    ranges_key: Option<&RangesKey>,
-) -> Result<RoundTerms> {
-    let public = PublicKey::of(public)?;
+    job: Option<&PyJob>,
+    ranges_key: Option<&PyRangesKey>,
+) -> Result<PyRoundTerms> {
+    let public = PyPublicKey::of(public)?;
     let job = public.job(job)?;
     let announced: Vec<_> =
         announcements.iter().map(|a| (a.client, a.announcement.clone())).collect();
@@ -169,5 +169,5 @@ pub(crate) fn join_round(
         .into_iter()
         .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));
     let bytes = terms.to_bytes(&public.key);
-    Ok(RoundTerms { terms, left_out: left_out.collect(), bytes })
+    Ok(PyRoundTerms { terms, left_out: left_out.collect(), bytes })
 }

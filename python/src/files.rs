@@ -19,30 +19,30 @@ use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
 
 use crate::{
     buffer::Frozen,
-    contribution::Contribution,
+    contribution::PyContribution,
     errors::{Error, Result, warn, whole, whole_or_none},
-    job::Job,
-    keys::{ClientKey, PublicKey, SecretKey, Use},
+    job::PyJob,
+    keys::{PyClientKey, PyPublicKey, PySecretKey, Use},
     pool::run,
-    private_ranges::{AgreedOptions, RangesKey},
-    sum::Sum,
+    private_ranges::{AgreedOptions, PyRangesKey},
+    sum::PySum,
 };
 
 /// All parts of a key, as `keygen` makes them: for one process, or to be saved and handed out. It is the secret key,
 /// beside which the clients' own are.
-#[pyclass(frozen, extends = SecretKey, module = "ciphergram")]
-pub(crate) struct Keys {
+#[pyclass(frozen, extends = PySecretKey, name = "Keys", module = "ciphergram")]
+pub(crate) struct PyKeys {
     /// The clients' own keys, where they have such, in the order of their numbers.
     #[pyo3(get)]
     clients: Py<PyTuple>,
 }
 
-impl Keys {
+impl PyKeys {
     /// Takes the key of a folder, or one that no file has. Each file of a key has a record of its own.
     fn new(
         py: Python<'_>,
         key: he::SecretKey,
-        job: Job,
+        job: PyJob,
         folder: Option<(&Path, Option<PathBuf>)>,
     ) -> Result<Py<Self>> {
         let used = |file: String| match &folder {
@@ -56,13 +56,13 @@ impl Keys {
             for number in 0..key.public().parameters().clients() as u16 {
                 let used = used(client_file(number))?;
                 clients.push(
-                    ClientKey { key: Arc::new(key.client_key(number)?), used }.into_py_any(py)?,
+                    PyClientKey { key: Arc::new(key.client_key(number)?), used }.into_py_any(py)?,
                 );
             }
         }
         let used = used(SECRET.into())?;
         let keys = Self { clients: PyTuple::new(py, clients)?.unbind() };
-        let secret = PyClassInitializer::from(SecretKey { key: key.into(), used });
+        let secret = PyClassInitializer::from(PySecretKey { key: key.into(), used });
         Ok(Py::new(py, secret.add_subclass(keys))?)
     }
 }
@@ -76,12 +76,12 @@ fn client_file(number: u16) -> String {
 }
 
 #[pymethods]
-impl Keys {
+impl PyKeys {
     /// The secret key alone.
     #[getter]
-    fn secret(slf: &Bound<'_, Self>) -> SecretKey {
-        let SecretKey { key, used } = slf.as_super().get();
-        SecretKey { key: key.clone(), used: used.clone() }
+    fn secret(slf: &Bound<'_, Self>) -> PySecretKey {
+        let PySecretKey { key, used } = slf.as_super().get();
+        PySecretKey { key: key.clone(), used: used.clone() }
     }
 
     /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.
@@ -105,9 +105,9 @@ impl Keys {
     ///
     /// Raises:
     ///     NoRangesKey: The key has no secret of ranges, or the package was built without them.
-    fn ranges_key(slf: &Bound<'_, Self>) -> Result<RangesKey> {
+    fn ranges_key(slf: &Bound<'_, Self>) -> Result<PyRangesKey> {
         let secret = slf.as_super().get();
-        RangesKey::generate(slf.py(), &secret.key, secret.public())
+        PyRangesKey::generate(slf.py(), &secret.key, secret.public())
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {
@@ -116,10 +116,10 @@ impl Keys {
 }
 
 /// Moves the records of a key and of its clients' own beside their files.
-fn record(secret: &SecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
+fn record(secret: &PySecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
     secret.used.save(&folder.join(SECRET), || Ok(()))?;
     for client in clients {
-        let client = client.cast::<ClientKey>().map_err(PyErr::from)?.get();
+        let client = client.cast::<PyClientKey>().map_err(PyErr::from)?.get();
         client.used.save(&folder.join(client_file(client.key.number())), || Ok(()))?;
     }
     Ok(())
@@ -154,7 +154,7 @@ pub(crate) fn keygen(
     #[pyo3(from_py_with = whole_or_none)] levels: Option<u8>,
     #[pyo3(from_py_with = whole_or_none)] agree_every: Option<u32>,
     clip_norm: Option<&str>,
-) -> Result<Py<Keys>> {
+) -> Result<Py<PyKeys>> {
     // Nobody could find what its clients would agree on.
     if ranges.is_some() && !HAS_BOOTSTRAPS {
         return Err(SchemeError::WithoutTfhe.into());
@@ -170,8 +170,8 @@ pub(crate) fn keygen(
     let own = limits.clients;
     limits = limits.of_clients(own, min_clients);
     agreed.limit(&mut limits, key.ranges_secret())?;
-    let job = Job::make(py, key.public(), limits.up_to(max_weight, max_range)?)?;
-    Keys::new(py, key, job, None)
+    let job = PyJob::make(py, key.public(), limits.up_to(max_weight, max_range)?)?;
+    PyKeys::new(py, key, job, None)
 }
 
 /// Reads a key's file, or the folder that `Keys.save` or `ciphergram keygen` wrote. Its job is the file `job.json`
@@ -199,13 +199,13 @@ pub(crate) fn load_keys(
     let used = Use::of_file(&file, key.public(), ledger.clone(), 1)?;
     let loaded = match key {
         AnyKey::Secret(key, _) if folder => {
-            let job = Job(used.job(None)?);
-            Keys::new(py, *key, job, file.parent().map(|folder| (folder, ledger)))?
+            let job = PyJob(used.job(None)?);
+            PyKeys::new(py, *key, job, file.parent().map(|folder| (folder, ledger)))?
                 .into_bound_py_any(py)
         }
-        AnyKey::Secret(key, _) => SecretKey { key: Arc::from(key), used }.into_bound_py_any(py),
-        AnyKey::Client(key, _) => ClientKey { key: Arc::from(key), used }.into_bound_py_any(py),
-        AnyKey::Public(key) => PublicKey { key, job: used.job }.into_bound_py_any(py),
+        AnyKey::Secret(key, _) => PySecretKey { key: Arc::from(key), used }.into_bound_py_any(py),
+        AnyKey::Client(key, _) => PyClientKey { key: Arc::from(key), used }.into_bound_py_any(py),
+        AnyKey::Public(key) => PyPublicKey { key, job: used.job }.into_bound_py_any(py),
     };
     Ok(loaded?)
 }
@@ -249,10 +249,10 @@ fn read<'py>(
     bytes: Frozen,
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
-    let key = key.map(PublicKey::of).transpose()?;
+    let key = key.map(PyPublicKey::of).transpose()?;
     let loaded = run(py, || match Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?.kind {
-        Kind::Sum => Sum::read(bytes, key).map(Loaded::Sum),
-        _ => Contribution::read(bytes, key).map(Loaded::Contribution),
+        Kind::Sum => PySum::read(bytes, key).map(Loaded::Sum),
+        _ => PyContribution::read(bytes, key).map(Loaded::Contribution),
     })?;
     Ok(match loaded {
         Loaded::Sum(sum) => sum.into_bound_py_any(py)?,
@@ -261,8 +261,8 @@ fn read<'py>(
 }
 
 enum Loaded {
-    Contribution(Contribution),
-    Sum(Sum),
+    Contribution(PyContribution),
+    Sum(PySum),
 }
 
 /// Writes a contribution or a sum to a file; one of either that is there is replaced.

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::{
     engines::engine,
     errors::{Error, Result, whole},
-    keys::{PublicKey, SecretKey},
+    keys::{PyPublicKey, PySecretKey},
     pool::run,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 #[pyclass(frozen, name = "Ciphertexts", module = "ciphergram._native")]
 pub(crate) struct PyCiphertexts {
     ciphertexts: Ciphertexts,
-    public: PublicKey,
+    public: PyPublicKey,
 }
 
 /// Numbers in clear: their bytes; the words of each integer, in two's complement, or 0 of floats; the scale that floats
@@ -73,7 +73,7 @@ fn scalars<S: Secrecy>(
 impl PyCiphertexts {
     /// Encrypts numbers.
     #[staticmethod]
-    fn encrypt(py: Python<'_>, public: &PublicKey, given: Given<'_>) -> Result<Self> {
+    fn encrypt(py: Python<'_>, public: &PyPublicKey, given: Given<'_>) -> Result<Self> {
         let (modulus, engine) = (modulus(&public.key)?, engine("cpu")?);
         let plain = Plaintexts::try_from_scalars(modulus, &scalars(&given, modulus)?)?;
         let ciphertexts =
@@ -85,7 +85,7 @@ impl PyCiphertexts {
     fn open<'py>(
         &self,
         py: Python<'py>,
-        key: &SecretKey,
+        key: &PySecretKey,
         floats: bool,
     ) -> Result<(Bound<'py, PyBytes>, usize)> {
         let (modulus, engine) = (modulus(key.key.public())?, engine("cpu")?);
@@ -115,7 +115,7 @@ impl PyCiphertexts {
         public: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] scale: u32,
     ) -> Result<Self> {
-        let public = PublicKey::of(public)?;
+        let public = PyPublicKey::of(public)?;
         let modulus = modulus(&public.key)?;
         let bad = |text| Error::Own("BadCiphertext", text);
         let (given, k) = (to_words(bytes.as_bytes()), modulus.ciphertext_words());
@@ -144,7 +144,7 @@ impl PyCiphertexts {
 
     /// The key that they are under.
     #[getter]
-    fn public(&self) -> PublicKey {
+    fn public(&self) -> PyPublicKey {
         self.public.clone()
     }
 

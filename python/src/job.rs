@@ -11,7 +11,7 @@ use pyo3::{
 
 use crate::{
     errors::{Error, Result, warn, whole, whole_or_none},
-    keys::{PublicKey, hash},
+    keys::{PyPublicKey, hash},
     private_ranges::{AgreedOptions, Holder},
 };
 
@@ -36,12 +36,12 @@ use crate::{
 /// Raises:
 ///     ParameterError: There can be no such job.
 ///     NoRangesKey: The key has no secret of ranges.
-#[pyclass(frozen, module = "ciphergram")]
+#[pyclass(frozen, name = "Job", module = "ciphergram")]
 #[derive(Clone)]
-pub(crate) struct Job(pub(crate) Arc<he::Job>);
+pub(crate) struct PyJob(pub(crate) Arc<he::Job>);
 
 #[pymethods]
-impl Job {
+impl PyJob {
     #[new]
     #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=None, max_range=None, ranges=None,
                         levels=None, agree_every=None, clip_norm=None, bits=None))]
@@ -61,7 +61,7 @@ impl Job {
     ) -> Result<Self> {
         let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
         let holder = ranges.map(|_| Holder::of(key)).transpose()?;
-        let key = PublicKey::of(key)?.key;
+        let key = PyPublicKey::of(key)?.key;
         let mut limits = he::Limits::of_key(&key);
         let clients = clients.unwrap_or(limits.clients);
         limits = limits.of_clients(clients, min_clients);
@@ -79,7 +79,7 @@ impl Job {
     ///     BadFrame: It is none.
     ///     JobMismatch: It was made under another key.
     #[staticmethod]
-    fn load(path: PathBuf, key: &PublicKey) -> Result<Self> {
+    fn load(path: PathBuf, key: &PyPublicKey) -> Result<Self> {
         Ok(Self(he::Job::load(&path, &key.key)?.into()))
     }
 
@@ -176,7 +176,7 @@ impl Job {
     }
 }
 
-impl Job {
+impl PyJob {
     /// Makes a job, and warns if its sums may be of so few that they tell of each.
     pub(crate) fn make(py: Python<'_>, key: &he::PublicKey, limits: he::Limits) -> Result<Self> {
         let job = he::Job::new(key, limits)?;

@@ -15,13 +15,13 @@ use pyo3::prelude::*;
 use self::contributing::Contributing;
 use crate::{
     arrays::Arrays,
-    contribution::Contribution,
+    contribution::PyContribution,
     errors::{Error, Result, no_pickle, weight, weight_or_none, whole, whole_or_none},
-    exchange::{Announcement, RoundTerms},
-    job::Job,
+    exchange::{PyAnnouncement, PyRoundTerms},
+    job::PyJob,
     opened,
     pool::{self, run},
-    sum::Sum,
+    sum::PySum,
 };
 
 /// The job that a key is used under, and the record of its use: the same for all that came of one key.
@@ -93,7 +93,7 @@ impl Use {
     }
 
     /// Returns the job given, or the key's own.
-    pub(crate) fn job(&self, given: Option<&Job>) -> Result<Arc<he::Job>> {
+    pub(crate) fn job(&self, given: Option<&PyJob>) -> Result<Arc<he::Job>> {
         given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
     }
 }
@@ -108,16 +108,16 @@ pub(crate) fn job_beside(path: &Path, key: &he::PublicKey) -> Result<Option<Arc<
 type Texts = (String, Option<String>);
 
 /// The half of a key that anyone may have: it sums, and opens nothing.
-#[pyclass(frozen, module = "ciphergram")]
+#[pyclass(frozen, name = "PublicKey", module = "ciphergram")]
 #[derive(Clone)]
-pub(crate) struct PublicKey {
+pub(crate) struct PyPublicKey {
     pub(crate) key: he::PublicKey,
     pub(crate) job: Option<Arc<he::Job>>,
 }
 
-impl PublicKey {
+impl PyPublicKey {
     /// Returns the job given, or the key's own.
-    pub(crate) fn job(&self, given: Option<&Job>) -> Result<Arc<he::Job>> {
+    pub(crate) fn job(&self, given: Option<&PyJob>) -> Result<Arc<he::Job>> {
         given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
     }
 
@@ -126,10 +126,10 @@ impl PublicKey {
         if let Ok(key) = key.cast::<Self>() {
             return Ok(key.get().clone());
         }
-        if let Ok(key) = key.cast::<SecretKey>() {
+        if let Ok(key) = key.cast::<PySecretKey>() {
             return Ok(key.get().public());
         }
-        if let Ok(key) = key.cast::<ClientKey>() {
+        if let Ok(key) = key.cast::<PyClientKey>() {
             return Ok(key.get().public());
         }
         Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?)))
@@ -141,7 +141,7 @@ fn no_job() -> Error {
 }
 
 #[pymethods]
-impl PublicKey {
+impl PyPublicKey {
     /// The key's id, as hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
@@ -168,8 +168,8 @@ impl PublicKey {
 
     /// The job that it is used under unless another is given.
     #[getter(job)]
-    fn own_job(&self) -> Option<Job> {
-        self.job.clone().map(Job)
+    fn own_job(&self) -> Option<PyJob> {
+        self.job.clone().map(PyJob)
     }
 
     /// Writes the key's file, which anyone may read.
@@ -258,18 +258,18 @@ fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
 }
 
 /// The secret half of a key, which opens sums, and encrypts as any client.
-#[pyclass(frozen, subclass, module = "ciphergram")]
-pub(crate) struct SecretKey {
+#[pyclass(frozen, subclass, name = "SecretKey", module = "ciphergram")]
+pub(crate) struct PySecretKey {
     pub(crate) key: Arc<he::SecretKey>,
     pub(crate) used: Use,
 }
 
 #[pymethods]
-impl SecretKey {
+impl PySecretKey {
     /// The half that anyone may have.
     #[getter]
-    pub(crate) fn public(&self) -> PublicKey {
-        PublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
+    pub(crate) fn public(&self) -> PyPublicKey {
+        PyPublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
     }
 
     /// The key's id, as hexadecimal digits.
@@ -286,8 +286,8 @@ impl SecretKey {
 
     /// The job that it is used under unless another is given.
     #[getter]
-    fn job(&self) -> Option<Job> {
-        self.used.job.clone().map(Job)
+    fn job(&self) -> Option<PyJob> {
+        self.used.job.clone().map(PyJob)
     }
 
     /// Writes the key's file, which only its owner may read, and the record of its use beside it.
@@ -303,9 +303,9 @@ impl SecretKey {
     /// Raises:
     ///     KeyKind: Under this scheme clients share the secret key.
     ///     ClientNumberError: There is no such client.
-    fn client(&self, #[pyo3(from_py_with = whole)] number: u16) -> Result<ClientKey> {
+    fn client(&self, #[pyo3(from_py_with = whole)] number: u16) -> Result<PyClientKey> {
         let key = Arc::new(self.key.client_key(number)?);
-        Ok(ClientKey { key, used: self.used.clone() })
+        Ok(PyClientKey { key, used: self.used.clone() })
     }
 
     /// Encrypts a client's update for one round.
@@ -348,11 +348,11 @@ impl SecretKey {
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
         integers: &str,
-        terms: Option<&RoundTerms>,
-        announcement: Option<&Announcement>,
-        job: Option<&Job>,
+        terms: Option<&PyRoundTerms>,
+        announcement: Option<&PyAnnouncement>,
+        job: Option<&PyJob>,
         engine: &str,
-    ) -> Result<Contribution> {
+    ) -> Result<PyContribution> {
         let given = Contributing {
             tensors,
             ranges,
@@ -388,8 +388,8 @@ impl SecretKey {
         #[pyo3(from_py_with = weight)] weight: u64,
         clip: Option<f64>,
         integers: &str,
-        job: Option<&Job>,
-    ) -> Result<Announcement> {
+        job: Option<&PyJob>,
+    ) -> Result<PyAnnouncement> {
         let given = Contributing::proposed(tensors, weight, clip, integers, job);
         given.propose(py, self.key.as_client(client), &self.used)
     }
@@ -422,10 +422,10 @@ impl SecretKey {
         sum: &Bound<'py, PyAny>,
         total: bool,
         like: Option<&Bound<'py, PyAny>>,
-        job: Option<&Job>,
+        job: Option<&PyJob>,
         engine: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let sum = Sum::of(sum)?;
+        let sum = PySum::of(sum)?;
         sum.check_key(self.key.public())?;
         let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
         let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
@@ -474,7 +474,7 @@ impl SecretKey {
     }
 }
 
-impl SecretKey {
+impl PySecretKey {
     /// Describes a key of this class or of one that extends it.
     pub(crate) fn described(&self, class: &str) -> String {
         describe(class, self.key.public(), "")
@@ -482,14 +482,14 @@ impl SecretKey {
 }
 
 /// A client's own key, which encrypts its updates and opens nothing.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct ClientKey {
+#[pyclass(frozen, name = "ClientKey", module = "ciphergram")]
+pub(crate) struct PyClientKey {
     pub(crate) key: Arc<he::ClientKey>,
     pub(crate) used: Use,
 }
 
 #[pymethods]
-impl ClientKey {
+impl PyClientKey {
     /// The client's number, from 0.
     #[getter]
     fn number(&self) -> u16 {
@@ -498,8 +498,8 @@ impl ClientKey {
 
     /// The half of the key that anyone may have.
     #[getter]
-    fn public(&self) -> PublicKey {
-        PublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
+    fn public(&self) -> PyPublicKey {
+        PyPublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
     }
 
     /// The key's id, as hexadecimal digits.
@@ -510,8 +510,8 @@ impl ClientKey {
 
     /// The job that it is used under unless another is given.
     #[getter]
-    fn job(&self) -> Option<Job> {
-        self.used.job.clone().map(Job)
+    fn job(&self) -> Option<PyJob> {
+        self.used.job.clone().map(PyJob)
     }
 
     /// Writes the key's file, which only its owner may read, and the record of its use beside it.
@@ -536,11 +536,11 @@ impl ClientKey {
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
         integers: &str,
-        terms: Option<&RoundTerms>,
-        announcement: Option<&Announcement>,
-        job: Option<&Job>,
+        terms: Option<&PyRoundTerms>,
+        announcement: Option<&PyAnnouncement>,
+        job: Option<&PyJob>,
         engine: &str,
-    ) -> Result<Contribution> {
+    ) -> Result<PyContribution> {
         let given = Contributing {
             tensors,
             ranges,
@@ -566,8 +566,8 @@ impl ClientKey {
         #[pyo3(from_py_with = weight)] weight: u64,
         clip: Option<f64>,
         integers: &str,
-        job: Option<&Job>,
-    ) -> Result<Announcement> {
+        job: Option<&PyJob>,
+    ) -> Result<PyAnnouncement> {
         let given = Contributing::proposed(tensors, weight, clip, integers, job);
         given.propose(py, KeyRef::Client(&self.key), &self.used)
     }

@@ -30,20 +30,20 @@ mod _native {
 
     #[pymodule_export]
     use super::{
-        client::Client,
-        contribution::Contribution,
-        engines::{Device, devices},
-        exchange::{Announcement, RoundTerms, join_round},
-        files::{Keys, keygen, load, load_keys, loads, save},
+        client::PyClient,
+        contribution::PyContribution,
+        engines::{PyDevice, devices},
+        exchange::{PyAnnouncement, PyRoundTerms, join_round},
+        files::{PyKeys, keygen, load, load_keys, loads, save},
         ints::PyCiphertexts,
-        job::Job,
-        keys::{ClientKey, PublicKey, SecretKey},
+        job::PyJob,
+        keys::{PyClientKey, PyPublicKey, PySecretKey},
         pool::set_threads,
-        private_ranges::{AgreedRanges, RangesKey, RangesProposal, open_ranges},
-        ranges::{Ranges, measure, merge_ranges},
-        server::Server,
-        sum::Sum,
-        summing::{Summing, aggregate},
+        private_ranges::{PyAgreedRanges, PyRangesKey, PyRangesProposal, open_ranges},
+        ranges::{PyRanges, measure, merge_ranges},
+        server::PyServer,
+        sum::PySum,
+        summing::{PySumming, aggregate},
     };
 
     /// What `ciphergram/ckks.py` makes public.
@@ -51,7 +51,7 @@ mod _native {
     mod ckks {
         #[pymodule_export]
         use crate::ckks::{
-            EvaluationKeys, Keys, PublicKey, SecretKey, Vector, keygen, load, load_keys, loads,
+            PyEvaluationKeys, PyCkksKeys, PyCkksPublicKey, PyCkksSecretKey, PyVector, keygen, load, load_keys, loads,
         };
     }
 

@@ -6,7 +6,7 @@ use pyo3::{prelude::*, types::PyDict};
 use crate::{
     arrays::{Arrays, in_order},
     errors::Result,
-    ranges::Ranges,
+    ranges::PyRanges,
 };
 
 /// Returns the form of a result.
@@ -27,7 +27,7 @@ pub(crate) fn opened<'py>(
     fields.set_item("contributors", sum.contributed())?;
     fields.set_item("fewest", sum.fewest_contributors())?;
     fields.set_item("round", sum.round)?;
-    fields.set_item("ranges", Ranges::new(sum.agreement.clone()))?;
+    fields.set_item("ranges", PyRanges::new(sum.agreement.clone()))?;
     fields.set_item("total", total)?;
     fields.set_item("clipped", by_name(py, &sum.agreement, clipped)?)?;
     let class = py.import("ciphergram._opened")?.getattr("Opened")?;

@@ -17,10 +17,10 @@ use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
     errors::{Error, Result},
-    job::Job,
-    keys::{ClientKey, PublicKey, SecretKey, Use, job_beside},
+    job::PyJob,
+    keys::{PyClientKey, PyPublicKey, PySecretKey, Use, job_beside},
     pool::run,
-    ranges::Ranges,
+    ranges::PyRanges,
 };
 
 /// The options of a job whose ranges clients agree on.
@@ -74,10 +74,10 @@ pub(crate) enum Holder {
 impl Holder {
     /// Takes a key that may have a secret of ranges.
     pub(crate) fn of(key: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(key) = key.cast::<SecretKey>() {
+        if let Ok(key) = key.cast::<PySecretKey>() {
             return Ok(Self::Secret(key.get().key.clone(), key.get().used.clone()));
         }
-        if let Ok(key) = key.cast::<ClientKey>() {
+        if let Ok(key) = key.cast::<PyClientKey>() {
             return Ok(Self::Client(key.get().key.clone(), key.get().used.clone()));
         }
         let found = key.get_type().name()?;
@@ -125,23 +125,23 @@ pub(crate) fn propose(
     (update, policy): (&he::Update, Policy),
     key: &Bound<'_, PyAny>,
     client: Option<u16>,
-    job: Option<&Job>,
-) -> Result<RangesProposal> {
+    job: Option<&PyJob>,
+) -> Result<PyRangesProposal> {
     let holder = Holder::of(key)?;
     let job = holder.used().job(job)?;
     let client = holder.as_client(client)?;
     let proposal = run(py, || Ok(SchemeProposal::new(client, &job, update, policy)?))?;
-    Ok(RangesProposal::new(proposal, holder.public()))
+    Ok(PyRangesProposal::new(proposal, holder.public()))
 }
 
 /// A client's ranges, encrypted. Its bytes travel, and `from_bytes` reads them.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct RangesProposal {
+#[pyclass(frozen, name = "RangesProposal", module = "ciphergram")]
+pub(crate) struct PyRangesProposal {
     proposal: SchemeProposal,
     bytes: Vec<u8>,
 }
 
-impl RangesProposal {
+impl PyRangesProposal {
     fn new(proposal: SchemeProposal, key: &he::PublicKey) -> Self {
         let bytes = proposal.to_bytes(key);
         Self { proposal, bytes }
@@ -149,7 +149,7 @@ impl RangesProposal {
 }
 
 #[pymethods]
-impl RangesProposal {
+impl PyRangesProposal {
     /// Reads the bytes of a proposal made under a key.
     ///
     /// Raises:
@@ -157,7 +157,7 @@ impl RangesProposal {
     ///     KeyMismatch: It was made under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let proposal = SchemeProposal::from_bytes(bytes, &PublicKey::of(key)?.key)?;
+        let proposal = SchemeProposal::from_bytes(bytes, &PyPublicKey::of(key)?.key)?;
         Ok(Self { proposal, bytes: bytes.to_vec() })
     }
 
@@ -181,14 +181,14 @@ impl RangesProposal {
 }
 
 /// Ranges that were agreed, encrypted: `open_ranges` opens them. Its bytes travel, and `from_bytes` reads them.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct AgreedRanges {
+#[pyclass(frozen, name = "AgreedRanges", module = "ciphergram")]
+pub(crate) struct PyAgreedRanges {
     agreed: SchemeAgreed,
     bytes: Vec<u8>,
 }
 
 #[pymethods]
-impl AgreedRanges {
+impl PyAgreedRanges {
     /// Reads the bytes of ranges that were agreed under a key.
     ///
     /// Raises:
@@ -196,7 +196,7 @@ impl AgreedRanges {
     ///     KeyMismatch: They were agreed under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let agreed = SchemeAgreed::from_bytes(bytes, &PublicKey::of(key)?.key)?;
+        let agreed = SchemeAgreed::from_bytes(bytes, &PyPublicKey::of(key)?.key)?;
         Ok(Self { agreed, bytes: bytes.to_vec() })
     }
 
@@ -218,18 +218,18 @@ impl AgreedRanges {
 
 /// The key that an aggregator finds private ranges with, and opens none. It takes a package that was built with the
 /// feature `tfhe`.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct RangesKey {
+#[pyclass(frozen, name = "RangesKey", module = "ciphergram")]
+pub(crate) struct PyRangesKey {
     pub(crate) key: Arc<RangesEvaluationKey>,
-    public: PublicKey,
+    public: PyPublicKey,
 }
 
-impl RangesKey {
+impl PyRangesKey {
     /// Makes the one beside a key with a secret of ranges.
     pub(crate) fn generate(
         py: Python<'_>,
         secret: &he::SecretKey,
-        public: PublicKey,
+        public: PyPublicKey,
     ) -> Result<Self> {
         let key = run(py, || {
             let ranges = secret.ranges_secret().ok_or(SchemeError::NoRangesSecret)?;
@@ -241,7 +241,7 @@ impl RangesKey {
 }
 
 #[pymethods]
-impl RangesKey {
+impl PyRangesKey {
     /// Reads the file `ranges-evaluation.cgk` of a folder that `Keys.save` or `ciphergram keygen` wrote.
     ///
     /// Args:
@@ -256,7 +256,7 @@ impl RangesKey {
     #[pyo3(signature = (path, key=None))]
     fn load(py: Python<'_>, path: PathBuf, key: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let public = match key {
-            Some(key) => PublicKey::of(key)?,
+            Some(key) => PyPublicKey::of(key)?,
             None => beside_key(&path)?,
         };
         let key = run(py, || Ok(RangesEvaluationKey::load(&path, &public.key)?))?;
@@ -275,25 +275,25 @@ impl RangesKey {
 }
 
 /// Reads the public key beside a file, and its job.
-fn beside_key(path: &Path) -> Result<PublicKey> {
+fn beside_key(path: &Path) -> Result<PyPublicKey> {
     let path = beside(path, "public.json");
     let key = he::PublicKey::load(&path)?;
     let job = job_beside(&path, &key)?;
-    Ok(PublicKey { key, job })
+    Ok(PyPublicKey { key, job })
 }
 
 /// Finds the ranges that a job agrees on among proposals.
 pub(crate) fn merge(
     py: Python<'_>,
-    proposals: &[PyRef<'_, RangesProposal>],
-    key: &RangesKey,
-    job: Option<&Job>,
-) -> Result<AgreedRanges> {
+    proposals: &[PyRef<'_, PyRangesProposal>],
+    key: &PyRangesKey,
+    job: Option<&PyJob>,
+) -> Result<PyAgreedRanges> {
     let job = key.public.job(job)?;
     let proposals: Vec<_> = proposals.iter().map(|proposal| proposal.proposal.clone()).collect();
     let agreed = run(py, || Ok(SchemeAgreed::find(&key.key, &job, &proposals, &|_| {})?))?;
     let bytes = agreed.to_bytes(&key.public.key);
-    Ok(AgreedRanges { agreed, bytes })
+    Ok(PyAgreedRanges { agreed, bytes })
 }
 
 /// Opens ranges that were agreed.
@@ -309,11 +309,11 @@ pub(crate) fn merge(
 #[pyfunction]
 #[pyo3(signature = (agreed, key, *, job=None))]
 pub(crate) fn open_ranges(
-    agreed: &AgreedRanges,
+    agreed: &PyAgreedRanges,
     key: &Bound<'_, PyAny>,
-    job: Option<&Job>,
-) -> Result<Ranges> {
+    job: Option<&PyJob>,
+) -> Result<PyRanges> {
     let holder = Holder::of(key)?;
     let job = holder.used().job(job)?;
-    Ok(Ranges::new(agreed.agreed.open(holder.ranges_secret(), &job)?))
+    Ok(PyRanges::new(agreed.agreed.open(holder.ranges_secret(), &job)?))
 }

@@ -12,17 +12,17 @@ use crate::{
     arrays::{self, in_order},
     errors::{Error, Result, weight, whole, whole_or_none},
     files::replace,
-    job::Job,
+    job::PyJob,
     pool::run,
-    private_ranges::{self, RangesKey, RangesProposal},
+    private_ranges::{self, PyRangesKey, PyRangesProposal},
 };
 
 /// What the updates of a round have in common: names, types and shapes of tensors, the range that the values of each
 /// are clipped to, and the largest weight of a client. All of it is public.
-#[pyclass(frozen, mapping, module = "ciphergram")]
-pub(crate) struct Ranges(pub(crate) Agreement);
+#[pyclass(frozen, mapping, name = "Ranges", module = "ciphergram")]
+pub(crate) struct PyRanges(pub(crate) Agreement);
 
-impl Ranges {
+impl PyRanges {
     pub(crate) fn new(agreement: Agreement) -> Self {
         Self(agreement)
     }
@@ -38,7 +38,7 @@ impl Ranges {
 }
 
 #[pymethods]
-impl Ranges {
+impl PyRanges {
     /// Reads a file of ranges.
     ///
     /// Raises:
@@ -221,7 +221,7 @@ pub(crate) fn measure<'py>(
     integers: &str,
     private: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = whole_or_none)] client: Option<u16>,
-    job: Option<&Job>,
+    job: Option<&PyJob>,
 ) -> Result<Bound<'py, PyAny>> {
     let policy = parse(policy, bits)?;
     let update = arrays::take(tensors, arrays::integers(integers)?)?;
@@ -238,7 +238,7 @@ pub(crate) fn measure<'py>(
         return Err(Error::parameter("client= and job= are for private="));
     }
     let measured =
-        run(py, || Ok(Ranges(RangesFile::measure(&update, policy, weight)?.agreement()?)))?;
+        run(py, || Ok(PyRanges(RangesFile::measure(&update, policy, weight)?.agreement()?)))?;
     Ok(measured.into_bound_py_any(py)?)
 }
 
@@ -277,20 +277,20 @@ fn parse(policy: &str, bits: u32) -> Result<Policy> {
 pub(crate) fn merge_ranges<'py>(
     py: Python<'py>,
     ranges: &Bound<'py, PyAny>,
-    ranges_key: Option<&RangesKey>,
-    job: Option<&Job>,
+    ranges_key: Option<&PyRangesKey>,
+    job: Option<&PyJob>,
 ) -> Result<Bound<'py, PyAny>> {
     if let Some(key) = ranges_key {
-        let proposals: Vec<PyRef<'_, RangesProposal>> = ranges.extract()?;
+        let proposals: Vec<PyRef<'_, PyRangesProposal>> = ranges.extract()?;
         let agreed = private_ranges::merge(py, &proposals, key, job)?;
         return Ok(agreed.into_bound_py_any(py)?);
     }
     if job.is_some() {
         return Err(Error::parameter("job= is for ranges_key="));
     }
-    let ranges: Vec<PyRef<'_, Ranges>> = ranges.extract()?;
+    let ranges: Vec<PyRef<'_, PyRanges>> = ranges.extract()?;
     let files: Vec<_> = ranges.iter().map(|ranges| ranges.file()).collect();
-    Ok(Ranges(RangesFile::merge(&files)?.agreement()?).into_bound_py_any(py)?)
+    Ok(PyRanges(RangesFile::merge(&files)?.agreement()?).into_bound_py_any(py)?)
 }
 
 /// Returns the agreement that an update is sealed under: by the ranges given, one for all tensors, one for each, or
@@ -313,7 +313,7 @@ fn given(
     of_job: u32,
     specs: &[TensorSpec],
 ) -> Result<Agreement> {
-    if let Ok(ranges) = ranges.cast::<Ranges>() {
+    if let Ok(ranges) = ranges.cast::<PyRanges>() {
         if max_weight.is_some_and(|given| given != ranges.get().0.max_weight()) {
             let text = "the ranges have a largest weight of their own: leave max_weight= out";
             return Err(Error::parameter(text));

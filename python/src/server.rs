@@ -29,10 +29,10 @@ use pyo3::prelude::*;
 
 use crate::{
     errors::{Error, Result, whole, whole_or_none},
-    job::Job,
-    keys::{PublicKey, job_beside},
+    job::PyJob,
+    keys::{PyPublicKey, job_beside},
     pool,
-    private_ranges::RangesKey,
+    private_ranges::PyRangesKey,
 };
 
 /// The longest wait between two looks at whether something ended, or a signal came.
@@ -67,8 +67,8 @@ const LOOK: Duration = Duration::from_millis(50);
 ///     NoRangesKey: The job agrees on ranges, and there is no key to find them with.
 ///     NodeKeyError: A file of node keys cannot be used.
 ///     ParameterError: The address is none, or the clients are more than the job has.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct Server {
+#[pyclass(frozen, name = "Server", module = "ciphergram")]
+pub(crate) struct PyServer {
     address: SocketAddr,
     node: NodeId,
     owner: u32,
@@ -129,10 +129,10 @@ fn write_line(Line { line, is_warning }: Line) {
 }
 
 /// Reads a public key, and finds its job: from a file, or as it is.
-fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
+fn public_key(key: &Bound<'_, PyAny>) -> Result<(PyPublicKey, Option<PathBuf>)> {
     let Ok(path) = key.extract::<PathBuf>() else {
         // Never the public half of what is more: it would be here, then.
-        return match key.cast::<PublicKey>() {
+        return match key.cast::<PyPublicKey>() {
             Ok(key) => Ok((key.get().clone(), None)),
             Err(_) => {
                 let text =
@@ -144,11 +144,11 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
     let path = if path.is_dir() { path.join("public.json") } else { path };
     let key = pool::run(key.py(), || Ok(he::PublicKey::load(&path)?))?;
     let job = job_beside(&path, &key)?;
-    Ok((PublicKey { key, job }, Some(path)))
+    Ok((PyPublicKey { key, job }, Some(path)))
 }
 
 #[pymethods]
-impl Server {
+impl PyServer {
     #[new]
     #[pyo3(signature = (key, *, listen="127.0.0.1:0", clients=None, min_clients=None, rounds=0, job=None, identity=None,
                         allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, by_chunk=false,
@@ -161,7 +161,7 @@ impl Server {
         #[pyo3(from_py_with = whole_or_none)] clients: Option<u16>,
         #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
         #[pyo3(from_py_with = whole)] rounds: u32,
-        job: Option<&Job>,
+        job: Option<&PyJob>,
         identity: Option<PathBuf>,
         allow: Option<PathBuf>,
         join_timeout: f64,
@@ -169,7 +169,7 @@ impl Server {
         wait_for_clients: bool,
         by_chunk: bool,
         engine: &str,
-        ranges_key: Option<&RangesKey>,
+        ranges_key: Option<&PyRangesKey>,
     ) -> Result<Self> {
         let (key, path) = public_key(key)?;
         let job = key.job(job)?;
@@ -282,7 +282,7 @@ impl Server {
     }
 }
 
-impl Server {
+impl PyServer {
     fn start(mut server: federation::FederationServer<UdpWire>, node: NodeId) -> Result<Self> {
         let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
         let shared = Arc::new(Shared::default());
@@ -334,7 +334,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PyServer {
     fn drop(&mut self) {
         // The thread sees it within a fraction of a second; nobody waits for it here.
         self.shared.ends.store(true, Relaxed);

@@ -17,40 +17,40 @@ use pyo3::{
 
 use crate::{
     buffer::{self, Frozen},
-    contribution::{Contribution, unknown_key},
+    contribution::{PyContribution, unknown_key},
     errors::Result,
-    keys::PublicKey,
+    keys::PyPublicKey,
     opened,
-    ranges::Ranges,
+    ranges::PyRanges,
     summing,
 };
 
 /// The encrypted sum of contributions. Has the buffer protocol, and pickles.
-#[pyclass(frozen, module = "ciphergram")]
+#[pyclass(frozen, name = "Sum", module = "ciphergram")]
 #[derive(Clone)]
-pub(crate) struct Sum(Arc<Inner>);
+pub(crate) struct PySum(Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) sum: he::Sum,
     key: he::KeyId,
     literal: he::params::Literal,
-    public: Option<PublicKey>,
+    public: Option<PyPublicKey>,
     clipped: Option<Vec<usize>>,
     /// The bytes of its file, once they were asked for.
     frame: OnceLock<Frozen>,
 }
 
-impl Sum {
+impl PySum {
     /// Takes a sum under a key; of a round that this process took part in, also how many values of each tensor were
     /// clipped.
-    pub(crate) fn new(sum: he::Sum, public: PublicKey, clipped: Option<Vec<usize>>) -> Self {
+    pub(crate) fn new(sum: he::Sum, public: PyPublicKey, clipped: Option<Vec<usize>>) -> Self {
         let (key, literal) = (public.key.id(), public.key.parameters().literal());
         let (public, frame) = (Some(public), OnceLock::new());
         Self(Arc::new(Inner { sum, key, literal, public, clipped, frame }))
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
-    pub(crate) fn read(bytes: Frozen, public: Option<PublicKey>) -> Result<Self> {
+    pub(crate) fn read(bytes: Frozen, public: Option<PyPublicKey>) -> Result<Self> {
         let parsed = Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?;
         if let Some(public) = &public {
             parsed.check_key(&public.key)?;
@@ -66,7 +66,7 @@ impl Sum {
         if let Ok(sum) = object.cast::<Self>() {
             return Ok(sum.get().clone());
         }
-        if object.cast::<Contribution>().is_ok() {
+        if object.cast::<PyContribution>().is_ok() {
             let (found, expected) = (Kind::Contribution.name(), Kind::Sum.name());
             return Err(SchemeError::from(he::error::FrameError::Kind { found, expected }).into());
         }
@@ -97,7 +97,7 @@ impl Sum {
     }
 }
 
-impl std::ops::Deref for Sum {
+impl std::ops::Deref for PySum {
     type Target = Inner;
 
     fn deref(&self) -> &Inner {
@@ -106,7 +106,7 @@ impl std::ops::Deref for Sum {
 }
 
 #[pymethods]
-impl Sum {
+impl PySum {
     /// The numbers of the clients whose contributions are in it, ascending.
     #[getter]
     fn contributors(&self) -> Vec<u16> {
@@ -145,8 +145,8 @@ impl Sum {
 
     /// Names, types, shapes and ranges of its tensors, and the largest weight.
     #[getter]
-    fn ranges(&self) -> Ranges {
-        Ranges::new(self.sum.agreement.clone())
+    fn ranges(&self) -> PyRanges {
+        PyRanges::new(self.sum.agreement.clone())
     }
 
     /// How many values of each tensor of this client were out of range; None unless `Client.sum` returned this sum.

@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 
 use crate::{
     buffer::Frozen,
-    contribution::{Contribution, unknown_key},
+    contribution::{PyContribution, unknown_key},
     errors::{Error, Result},
-    job::Job,
-    keys::PublicKey,
+    job::PyJob,
+    keys::PyPublicKey,
     pool::run_with,
-    sum::Sum,
+    sum::PySum,
 };
 
 /// A sum that contributions are added to one by one. One that is refused raises, and leaves the sum as it was.
@@ -28,27 +28,27 @@ use crate::{
 /// Raises:
 ///     NoJob: The key has no job, and none is given.
 ///     KeyKind: Nothing can be summed under this key.
-#[pyclass(frozen, module = "ciphergram")]
-pub(crate) struct Summing {
-    public: PublicKey,
+#[pyclass(frozen, name = "Summing", module = "ciphergram")]
+pub(crate) struct PySumming {
+    public: PyPublicKey,
     /// None once it is finished.
     summing: Mutex<Option<he::Summing>>,
 }
 
 /// What may be added.
 enum Part {
-    Contribution(Contribution),
-    Sum(Sum),
+    Contribution(PyContribution),
+    Sum(PySum),
     /// The bytes of either.
     Bytes(Frozen),
 }
 
 impl Part {
     fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(contribution) = object.cast::<Contribution>() {
+        if let Ok(contribution) = object.cast::<PyContribution>() {
             return Ok(Self::Contribution(contribution.get().clone()));
         }
-        if let Ok(sum) = object.cast::<Sum>() {
+        if let Ok(sum) = object.cast::<PySum>() {
             return Ok(Self::Sum(sum.get().clone()));
         }
         Ok(Self::Bytes(Frozen::new(object)?))
@@ -77,11 +77,11 @@ fn add_bytes(summing: &mut he::Summing, bytes: &[u8], key: &he::PublicKey) -> Re
 }
 
 #[pymethods]
-impl Summing {
+impl PySumming {
     #[new]
     #[pyo3(signature = (public, *, job=None, engine="cpu"))]
-    fn new(public: &Bound<'_, PyAny>, job: Option<&Job>, engine: &str) -> Result<Self> {
-        Self::begin(PublicKey::of(public)?, job, engine)
+    fn new(public: &Bound<'_, PyAny>, job: Option<&PyJob>, engine: &str) -> Result<Self> {
+        Self::begin(PyPublicKey::of(public)?, job, engine)
     }
 
     /// Adds a contribution, a sum of others, or the bytes of either.
@@ -112,10 +112,10 @@ impl Summing {
     ///
     /// Raises:
     ///     TooFew: Nothing was added.
-    fn finish(&self, py: Python<'_>) -> Result<Sum> {
+    fn finish(&self, py: Python<'_>) -> Result<PySum> {
         let public = self.public.clone();
         run_with(py, &self.summing, |summing| {
-            Ok(Sum::new(summing.take().ok_or_else(finished)?.finish()?, public, None))
+            Ok(PySum::new(summing.take().ok_or_else(finished)?.finish()?, public, None))
         })
     }
 
@@ -124,8 +124,8 @@ impl Summing {
     }
 }
 
-impl Summing {
-    fn begin(public: PublicKey, job: Option<&Job>, engine: &str) -> Result<Self> {
+impl PySumming {
+    fn begin(public: PyPublicKey, job: Option<&PyJob>, engine: &str) -> Result<Self> {
         let job = public.job(job)?;
         let summing = he::Summing::new(&public.key, &job, crate::engines::engine(engine)?)?;
         Ok(Self { public, summing: Mutex::new(Some(summing)) })
@@ -163,10 +163,10 @@ pub(crate) fn aggregate(
     py: Python<'_>,
     contributions: &Bound<'_, PyAny>,
     public: &Bound<'_, PyAny>,
-    job: Option<&Job>,
+    job: Option<&PyJob>,
     engine: &str,
-) -> Result<Sum> {
-    let summing = Summing::begin(PublicKey::of(public)?, job, engine)?;
+) -> Result<PySum> {
+    let summing = PySumming::begin(PyPublicKey::of(public)?, job, engine)?;
     for (place, part) in contributions.try_iter()?.enumerate() {
         let part = Part::of(&part?)?;
         let added = summing.add_part(py, &part);
@@ -180,9 +180,9 @@ pub(crate) fn aggregate(
 
 /// Returns the sum of two, under the key that the first was made or read with. A zero, which `sum` begins with, is no
 /// part of it.
-pub(crate) fn add(public: Option<&PublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<Sum> {
+pub(crate) fn add(public: Option<&PyPublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<PySum> {
     let public = public.ok_or_else(unknown_key)?.clone();
-    let summing = Summing::begin(public, None, "cpu")?;
+    let summing = PySumming::begin(public, None, "cpu")?;
     let py = two[0].py();
     for part in two.iter().filter(|part| !part.extract().is_ok_and(|number: i64| number == 0)) {
         summing.add_part(py, &Part::of(part)?)?;

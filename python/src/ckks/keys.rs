@@ -21,7 +21,7 @@ use pyo3::{
     types::{PyBytes, PyString},
 };
 
-use super::{Context, ENGINE, Vector, vector};
+use super::{Context, ENGINE, PyVector, vector};
 use crate::{
     arrays::Numbers,
     buffer::Frozen,
@@ -75,7 +75,7 @@ impl Half {
         values: &Bound<'_, PyAny>,
         range: Option<f64>,
         context: Context,
-    ) -> Result<Vector> {
+    ) -> Result<PyVector> {
         if let Some(range) = range.filter(|range| !range.is_finite() || *range <= 0.0) {
             return Err(Error::parameter(format!("range={range}: it must be a positive number")));
         }
@@ -86,7 +86,7 @@ impl Half {
         let vector = run(values.py(), || {
             Ok(he::vectors::Vector::encrypt(key, &update, &recipe, &*ENGINE)?)
         })?;
-        Ok(Vector::new(vector, context))
+        Ok(PyVector::new(vector, context))
     }
 }
 
@@ -127,11 +127,11 @@ fn evaluation_keys(key: &ckks::LevelledSecret, asked: &[Rotation]) -> Result<ckk
 }
 
 /// The half of a key that anyone may have: it encrypts, and decrypts nothing.
-#[pyclass(frozen, module = "ciphergram.ckks")]
-pub(crate) struct PublicKey(pub(super) Half);
+#[pyclass(frozen, name = "PublicKey", module = "ciphergram.ckks")]
+pub(crate) struct PyCkksPublicKey(pub(super) Half);
 
 #[pymethods]
-impl PublicKey {
+impl PyCkksPublicKey {
     /// The key's id, as hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
@@ -158,7 +158,7 @@ impl PublicKey {
 
     /// Encrypts numbers: see `SecretKey.encrypt`. The ciphertexts are twice as large.
     #[pyo3(signature = (values, *, range=None))]
-    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<Vector> {
+    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<PyVector> {
         self.0.encrypt(values, range, self.0.context())
     }
 
@@ -208,15 +208,15 @@ impl PublicKey {
 }
 
 /// The secret half of a key, which decrypts.
-#[pyclass(frozen, module = "ciphergram.ckks")]
-pub(crate) struct SecretKey(pub(super) Half);
+#[pyclass(frozen, name = "SecretKey", module = "ciphergram.ckks")]
+pub(crate) struct PyCkksSecretKey(pub(super) Half);
 
 #[pymethods]
-impl SecretKey {
+impl PyCkksSecretKey {
     /// The half that anyone may have.
     #[getter]
-    fn public(&self) -> PublicKey {
-        PublicKey(Half::new(LevelledKey::Public(self.0.key.public().clone())))
+    fn public(&self) -> PyCkksPublicKey {
+        PyCkksPublicKey(Half::new(LevelledKey::Public(self.0.key.public().clone())))
     }
 
     /// The key's id, as hexadecimal digits.
@@ -256,10 +256,10 @@ impl SecretKey {
         &self,
         py: Python<'_>,
         rotations: Option<&Bound<'_, PyAny>>,
-    ) -> Result<EvaluationKeys> {
+    ) -> Result<PyEvaluationKeys> {
         let asked = rotations.map(self::rotations).transpose()?.unwrap_or_default();
         let context = run(py, || Ok(Context::of(evaluation_keys(self.0.key.secret()?, &asked)?)))?;
-        Ok(EvaluationKeys::new(context))
+        Ok(PyEvaluationKeys::new(context))
     }
 
     /// Encrypts numbers.
@@ -275,7 +275,7 @@ impl SecretKey {
     ///     DtypeError: They are no numbers. LayoutError: There are none.
     ///     ParameterError: There is no such range.
     #[pyo3(signature = (values, *, range=None))]
-    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<Vector> {
+    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<PyVector> {
         self.0.encrypt(values, range, self.0.context())
     }
 
@@ -309,14 +309,14 @@ impl SecretKey {
 }
 
 /// Keys to compute on vectors with. They tell nothing of what is encrypted; whoever computes has them.
-#[pyclass(frozen, module = "ciphergram.ckks")]
-pub(crate) struct EvaluationKeys {
+#[pyclass(frozen, name = "EvaluationKeys", module = "ciphergram.ckks")]
+pub(crate) struct PyEvaluationKeys {
     pub(super) context: Context,
     /// The bytes of its file, once they were asked for.
     frame: OnceLock<Vec<u8>>,
 }
 
-impl EvaluationKeys {
+impl PyEvaluationKeys {
     fn new(context: Context) -> Self {
         Self { context, frame: OnceLock::new() }
     }
@@ -340,7 +340,7 @@ impl EvaluationKeys {
 }
 
 #[pymethods]
-impl EvaluationKeys {
+impl PyEvaluationKeys {
     /// The id of the key that they are for.
     #[getter]
     fn id(&self) -> String {
@@ -408,22 +408,22 @@ impl EvaluationKeys {
 }
 
 /// All parts of a key, as `keygen` makes them: for one process, or to be saved and handed out.
-#[pyclass(frozen, module = "ciphergram.ckks")]
-pub(crate) struct Keys {
+#[pyclass(frozen, name = "Keys", module = "ciphergram.ckks")]
+pub(crate) struct PyCkksKeys {
     /// The secret key, which decrypts.
     #[pyo3(get)]
-    secret: Py<SecretKey>,
+    secret: Py<PyCkksSecretKey>,
     /// The public key, which encrypts.
     #[pyo3(get)]
-    public: Py<PublicKey>,
+    public: Py<PyCkksPublicKey>,
     /// The keys of whoever computes.
     #[pyo3(get)]
-    evaluation: Py<EvaluationKeys>,
+    evaluation: Py<PyEvaluationKeys>,
 }
 
-impl Keys {
-    fn new(py: Python<'_>, key: LevelledKey, evaluation: EvaluationKeys) -> Result<Self> {
-        let secret = SecretKey(Half::new(key));
+impl PyCkksKeys {
+    fn new(py: Python<'_>, key: LevelledKey, evaluation: PyEvaluationKeys) -> Result<Self> {
+        let secret = PyCkksSecretKey(Half::new(key));
         evaluation.context.check(secret.id())?;
         let public = Py::new(py, secret.public())?;
         let (secret, evaluation) = (Py::new(py, secret)?, Py::new(py, evaluation)?);
@@ -437,10 +437,10 @@ impl Keys {
 }
 
 #[pymethods]
-impl Keys {
+impl PyCkksKeys {
     /// Encrypts numbers to compute with: see `SecretKey.encrypt`.
     #[pyo3(signature = (values, *, range=None))]
-    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<Vector> {
+    fn encrypt(&self, values: &Bound<'_, PyAny>, range: Option<f64>) -> Result<PyVector> {
         let py = values.py();
         self.secret.bind(py).get().0.encrypt(values, range, self.context(py))
     }
@@ -491,7 +491,7 @@ pub(crate) fn keygen(
     py: Python<'_>,
     scheme: &str,
     rotations: Option<&Bound<'_, PyAny>>,
-) -> Result<Keys> {
+) -> Result<PyCkksKeys> {
     let preset: Preset = scheme.parse().map_err(SchemeError::from)?;
     let asked = rotations.map(self::rotations).transpose()?.unwrap_or_default();
     let (key, context) = run(py, || {
@@ -500,7 +500,7 @@ pub(crate) fn keygen(
         let context = Context::of(evaluation_keys(&key, &asked)?);
         Ok((key, context))
     })?;
-    Keys::new(py, LevelledKey::Secret(key.into()), EvaluationKeys::new(context))
+    PyCkksKeys::new(py, LevelledKey::Secret(key.into()), PyEvaluationKeys::new(context))
 }
 
 /// Reads a key's file, `secret.json`, `public.json` or `evaluation.cgk`, or the folder that `Keys.save` or `ciphergram
@@ -516,9 +516,9 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
         return match read(py, &path)? {
             File::Evaluation(keys) => Ok(keys.into_bound_py_any(py)?),
             File::Key(key @ LevelledKey::Public(_)) => {
-                Ok(PublicKey(Half::new(key)).into_bound_py_any(py)?)
+                Ok(PyCkksPublicKey(Half::new(key)).into_bound_py_any(py)?)
             }
-            File::Key(key) => Ok(SecretKey(Half::new(key)).into_bound_py_any(py)?),
+            File::Key(key) => Ok(PyCkksSecretKey(Half::new(key)).into_bound_py_any(py)?),
         };
     }
     let wrong = |file: &str, what: &str| {
@@ -533,15 +533,15 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
     let evaluation = match file.is_file().then(|| read(py, &file)).transpose()? {
         Some(File::Evaluation(keys)) => keys,
         Some(File::Key(_)) => return Err(wrong(EVALUATION, "evaluation key")),
-        None => EvaluationKeys::new(Context::bare(ckks::EvaluationKeys::none(key.public()))),
+        None => PyEvaluationKeys::new(Context::bare(ckks::EvaluationKeys::none(key.public()))),
     };
-    Ok(Keys::new(py, key, evaluation)?.into_bound_py_any(py)?)
+    Ok(PyCkksKeys::new(py, key, evaluation)?.into_bound_py_any(py)?)
 }
 
 /// What a file of a key holds.
 enum File {
     Key(LevelledKey),
-    Evaluation(EvaluationKeys),
+    Evaluation(PyEvaluationKeys),
 }
 
 /// Reads a file of a key. Errors name it.
@@ -554,7 +554,7 @@ fn read(py: Python<'_>, path: &Path) -> Result<File> {
     read.map_err(|e| here(e.into()))?;
     if start == MAGIC {
         let bytes = fs::read(path).map_err(|e| here(e.into()))?;
-        let keys = run(py, || EvaluationKeys::read(&bytes)).map_err(|error| match error {
+        let keys = run(py, || PyEvaluationKeys::read(&bytes)).map_err(|error| match error {
             Error::Scheme(error) => here(error),
             error => error,
         });

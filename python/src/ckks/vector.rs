@@ -35,9 +35,9 @@ use crate::{
 /// array([3., 5., 7.])
 /// >>> float(keys.decrypt((x * x).sum()).round(3))
 /// 14.0
-#[pyclass(frozen, module = "ciphergram.ckks")]
+#[pyclass(frozen, name = "Vector", module = "ciphergram.ckks")]
 #[derive(Clone)]
-pub(crate) struct Vector {
+pub(crate) struct PyVector {
     vector: Arc<he::vectors::Vector>,
     context: Context,
     /// The bytes of its file, once they were asked for.
@@ -46,7 +46,7 @@ pub(crate) struct Vector {
 
 /// What an encrypted vector is computed with.
 enum Operand<'py> {
-    Vector(Bound<'py, Vector>),
+    Vector(Bound<'py, PyVector>),
     /// One number for all values.
     Number(f64),
     Numbers(Numbers),
@@ -54,7 +54,7 @@ enum Operand<'py> {
 
 impl<'py> Operand<'py> {
     fn of(object: &Bound<'py, PyAny>) -> Result<Self> {
-        if let Ok(vector) = object.cast::<Vector>() {
+        if let Ok(vector) = object.cast::<PyVector>() {
             return Ok(Self::Vector(vector.clone()));
         }
         let numbers = Numbers::take(object)?;
@@ -76,7 +76,7 @@ pub(super) fn open<'py>(
     object: &Bound<'py, PyAny>,
 ) -> Result<Bound<'py, PyAny>> {
     let (py, key) = (object.py(), key.secret()?);
-    let vector = match object.cast::<Vector>() {
+    let vector = match object.cast::<PyVector>() {
         Ok(vector) => vector.get().vector.clone(),
         Err(_) => {
             let bytes = Frozen::new(object)?;
@@ -91,7 +91,7 @@ fn read(bytes: &[u8]) -> Result<he::vectors::Vector> {
     Ok(he::vectors::Vector::from_bytes(bytes, &*ENGINE)?.0)
 }
 
-impl Vector {
+impl PyVector {
     /// Takes a vector, and what computes with it.
     pub(super) fn new(vector: he::vectors::Vector, context: Context) -> Self {
         Self { vector: Arc::new(vector), context, frame: Arc::default() }
@@ -258,7 +258,7 @@ fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 }
 
 #[pymethods]
-impl Vector {
+impl PyVector {
     /// Tells numpy to leave operators between its arrays and this one to this one.
     #[classattr]
     fn __array_ufunc__() -> Option<()> {
@@ -572,8 +572,8 @@ impl Vector {
 ///     KeyMismatch: It is under another key.
 #[pyfunction]
 #[pyo3(signature = (data, key=None))]
-pub(crate) fn loads(data: &Bound<'_, PyAny>, key: Option<&Bound<'_, PyAny>>) -> Result<Vector> {
-    Vector::read(data.py(), Frozen::new(data)?.as_ref(), key)
+pub(crate) fn loads(data: &Bound<'_, PyAny>, key: Option<&Bound<'_, PyAny>>) -> Result<PyVector> {
+    PyVector::read(data.py(), Frozen::new(data)?.as_ref(), key)
 }
 
 /// Reads a vector's file, of `ciphergram encrypt` too: see `loads`. Several tensors are one vector, one after another.
@@ -583,10 +583,10 @@ pub(crate) fn load(
     py: Python<'_>,
     path: PathBuf,
     key: Option<&Bound<'_, PyAny>>,
-) -> Result<Vector> {
+) -> Result<PyVector> {
     let here = |e: SchemeError| Error::from(e.within(path.display()));
     let bytes = std::fs::read(&path).map_err(|e| here(e.into()))?;
-    Vector::read(py, &bytes, key).map_err(|error| match error {
+    PyVector::read(py, &bytes, key).map_err(|error| match error {
         Error::Scheme(error) => here(error),
         error => error,
     })

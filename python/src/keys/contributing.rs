@@ -3,16 +3,16 @@
 use ciphergram_he::{self as he, KeyRef};
 use pyo3::prelude::*;
 
-use super::{PublicKey, Use};
+use super::{PyPublicKey, Use};
 use crate::{
     arrays,
-    contribution::Contribution,
+    contribution::PyContribution,
     engines::engine,
     errors::{Error, Result, warn, warn_clipped},
-    exchange::{Announcement, RoundTerms},
-    job::Job,
+    exchange::{PyAnnouncement, PyRoundTerms},
+    job::PyJob,
     pool::run,
-    ranges::{self, Ranges},
+    ranges::{self, PyRanges},
 };
 
 /// What is encrypted, and under what terms.
@@ -24,9 +24,9 @@ pub(super) struct Contributing<'a, 'py> {
     pub(super) max_weight: Option<u32>,
     pub(super) clip: Option<f64>,
     pub(super) integers: &'a str,
-    pub(super) terms: Option<&'a RoundTerms>,
-    pub(super) announcement: Option<&'a Announcement>,
-    pub(super) job: Option<&'a Job>,
+    pub(super) terms: Option<&'a PyRoundTerms>,
+    pub(super) announcement: Option<&'a PyAnnouncement>,
+    pub(super) job: Option<&'a PyJob>,
     pub(super) engine: &'a str,
 }
 
@@ -66,19 +66,19 @@ impl Contributing<'_, '_> {
         py: Python<'_>,
         key: KeyRef<'_>,
         used: &Use,
-    ) -> Result<Contribution> {
+    ) -> Result<PyContribution> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let (engine, ledger) = (engine(self.engine)?, used.ledger()?);
         let member = he::Member::new(key, &job, &ledger, engine);
         let (weight, clip) = (self.weight.unwrap_or(1), self.clip);
         let (round, agreement) = self.settle(&job, key, &update)?;
         // Who said a largest weight, here or in ranges that are shared, meant it.
-        let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<Ranges>());
+        let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<PyRanges>());
         if self.max_weight.is_none() && self.terms.is_none() && !is_shared {
             let bits = key.public().parameters().bits();
             warn(py, coarse(weight, agreement.max_weight(), bits).as_deref())?;
         }
-        let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
+        let public = PyPublicKey { key: key.public().clone(), job: Some(job.clone()) };
         let (contribution, clipped) = run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
             let sealer = member.seal(&update, weight, &agreement, round)?;
@@ -86,7 +86,7 @@ impl Contributing<'_, '_> {
             let mut bytes = Vec::with_capacity(sealer.chunks().total_bytes() + 4096);
             sealer.write_to(&mut bytes)?;
             let most = he::codec::most_clipped(&outside.unwrap_or_default(), &clipped);
-            Ok((Contribution::encrypted(bytes, &member, round, agreement, most, public), clipped))
+            Ok((PyContribution::encrypted(bytes, &member, round, agreement, most, public), clipped))
         })?;
         warn_clipped(py, &clipped);
         Ok(contribution)
@@ -97,7 +97,7 @@ impl Contributing<'_, '_> {
         py: Python<'_>,
         key: KeyRef<'_>,
         used: &Use,
-    ) -> Result<Announcement> {
+    ) -> Result<PyAnnouncement> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let ledger = used.ledger()?;
         let member = he::Member::new(key, &job, &ledger, engine(self.engine)?);
@@ -111,7 +111,7 @@ impl Contributing<'_, '_> {
             clip.map(|limit| update.clip(limit)).transpose()?;
             Ok(member.propose(he::Seed::draw()?, &update, weight)?)
         })?;
-        Ok(Announcement::new(announcement, key.number(), key.public()))
+        Ok(PyAnnouncement::new(announcement, key.number(), key.public()))
     }
 }
 
@@ -134,7 +134,7 @@ impl<'a, 'py> Contributing<'a, 'py> {
         weight: u64,
         clip: Option<f64>,
         integers: &'a str,
-        job: Option<&'a Job>,
+        job: Option<&'a PyJob>,
     ) -> Self {
         Self {
             tensors,

@@ -38,6 +38,9 @@ const LATTICE: Load = ("ckks-sum", 1_500_000);
 const PAILLIER: Load = ("paillier-2048", 60_000);
 const PUBLIC: Load = ("ckks-sum-public", 900_000);
 
+/// Megabits a second of the victim's link.
+const LINK: u32 = 10;
+
 /// Three clients and their integers, which quantisation leaves as they are: sums of them are known
 /// to the last digit.
 struct Trio {
@@ -87,7 +90,11 @@ impl Trio {
     fn kill_one(&self, address: &str) -> [Process; 2] {
         let survivors =
             [0, 1].map(|i| self.place.join(address, i, &format!("--cohorts cohorts{i}")));
-        let mut victim = self.place.join(address, VICTIM, "");
+        // Over a link that all of its chunks take seconds to cross, whatever else the machine does.
+        let relay = format!("relay --listen 127.0.0.1:0 --to {address} --rate {LINK} --json");
+        let mut relay = self.place.start(&relay);
+        let link = relay.event("listening")["address"].as_str().unwrap().to_owned();
+        let mut victim = self.place.join(&link, VICTIM, "");
         let late = Instant::now() + Duration::from_secs(60);
         let enough = self.chunks.total_bytes() / 4;
         let sealed = || fs::read(self.place.path(SPOOL)).map_or(0, |spool| whole_records(&spool));
