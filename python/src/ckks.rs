@@ -12,7 +12,9 @@ use ciphergram_he::{
 };
 use pyo3::prelude::*;
 
-pub(crate) use keys::{PyEvaluationKeys, PyCkksKeys, PyCkksPublicKey, PyCkksSecretKey, keygen, load_keys};
+pub(crate) use keys::{
+    PyCkksKeys, PyCkksPublicKey, PyCkksSecretKey, PyEvaluationKeys, keygen, load_keys,
+};
 pub(crate) use vector::{PyVector, load, loads};
 
 use crate::errors::{Error, Result};

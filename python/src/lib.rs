@@ -51,7 +51,8 @@ mod _native {
     mod ckks {
         #[pymodule_export]
         use crate::ckks::{
-            PyEvaluationKeys, PyCkksKeys, PyCkksPublicKey, PyCkksSecretKey, PyVector, keygen, load, load_keys, loads,
+            PyCkksKeys, PyCkksPublicKey, PyCkksSecretKey, PyEvaluationKeys, PyVector, keygen, load,
+            load_keys, loads,
         };
     }
 

@@ -92,7 +92,9 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
         };
         let mut result = client.contribute(&participation, |_| ControlFlow::Continue(()))?;
         let clock = Instant::now();
-        let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
+        let opened = result.opened.as_ref().ok_or_else(|| {
+            Failure::Work("the sum was not opened, though the key is a secret one".into())
+        })?;
         let mean = opened.decode(&result.sum, Output::Mean)?;
         let decrypting = result.decrypting + clock.elapsed();
         model.apply(&from_update(&mean)?).map_err(|e| Failure::Work(e.to_string()))?;

@@ -45,10 +45,10 @@ impl Fields {
     pub(crate) fn take(&self, words: &[u64], index: usize, out: &mut [u64]) {
         let (word, bit) = self.place(index);
         let mask = (1 << self.bits) - 1;
-        let mut rows = words.chunks_exact(out.len()).skip(word);
-        let Some(row) = rows.next() else { unreachable!("a slot has a word for each field") };
+        let (slots, start) = (out.len(), word * out.len());
+        let row = &words[start..][..slots];
         // What follows the last word, or has nothing of this field, is masked away.
-        let next = rows.next().unwrap_or(row);
+        let next = words.get(start + slots..start + 2 * slots).unwrap_or(row);
         for ((out, low), high) in out.iter_mut().zip(row).zip(next) {
             *out = (low >> bit | high << 1 << (63 - bit)) & mask;
         }
