@@ -6,7 +6,7 @@ pub(crate) mod numbers;
 mod record;
 mod run;
 
-pub(crate) use batch::{Batch, Job, Part};
+pub(crate) use batch::{Batch, BatchPart, Job};
 pub(crate) use record::{
     Applied, Buffer, Life, Memory, Recorder, Recording, Target, Transfer, View, Words,
 };

@@ -52,7 +52,7 @@ use constants::{Kept, Modular, Pairing, Quotient};
 use link::Link;
 pub use link::LinkError;
 use powers::FixedTable;
-use record::{Recorder, Recording};
+use record::{CardRecorder, CardRecording};
 
 /// The environment variable that names a card.
 const VARIABLE: &str = "CIPHERGRAM_FPGA";
@@ -211,7 +211,7 @@ impl Runner for FpgaEngine {
 
     fn step<'o>(
         &self,
-        recorder: &mut Recorder<'o>,
+        recorder: &mut CardRecorder<'o>,
         step: &'o Step,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -240,11 +240,11 @@ impl Runner for FpgaEngine {
         program.has_secrets() || program.steps().any(Step::is_of_residues)
     }
 
-    fn execute(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+    fn execute(&self, job: &mut Job<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
         self.device.run(job)
     }
 
-    fn products(&self, recording: &Recording<'_>) -> u64 {
+    fn products(&self, recording: &CardRecording<'_>) -> u64 {
         recording.multiplies(self.device.sizes.rows)
     }
 }

@@ -39,10 +39,10 @@ use crate::{
     ring::Ring,
 };
 use constants::{Constants, FixedTable};
-use device::Device;
+use device::GpuDevice;
 pub use device::GpuError;
 use polys::RingConstants;
-use record::{Recorder, Recording};
+use record::{GpuRecorder, GpuRecording};
 pub use shaders::Prelude;
 
 /// Items that keep the largest cards busy: some waves of the numbers that their registers hold at
@@ -53,7 +53,7 @@ const FULL_BATCH: usize = 1 << 16;
 ///
 /// It keeps on the device what it derives from long-lived constants for as long as these live.
 pub struct GpuEngine {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     moduli: Derived<Modulus, Constants>,
     /// Of pairs, by their square.
     squares: Derived<Modulus, Constants>,
@@ -83,7 +83,7 @@ impl GpuEngine {
 
     fn open(split: bool) -> Result<Self, GpuError> {
         Ok(Self {
-            device: Arc::new(Device::open(split)?),
+            device: Arc::new(GpuDevice::open(split)?),
             moduli: Derived::default(),
             squares: Derived::default(),
             linears: Derived::default(),
@@ -170,11 +170,11 @@ impl GpuEngine {
 }
 
 impl Runner for GpuEngine {
-    type Target = Device;
+    type Target = GpuDevice;
 
     fn step<'o>(
         &self,
-        recorder: &mut Recorder<'o>,
+        recorder: &mut GpuRecorder<'o>,
         step: &'o Step,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -195,11 +195,11 @@ impl Runner for GpuEngine {
         run::part(self, program, batch)
     }
 
-    fn execute(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+    fn execute(&self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
         self.device.run(job)
     }
 
-    fn products(&self, recording: &Recording<'_>) -> u64 {
+    fn products(&self, recording: &GpuRecording<'_>) -> u64 {
         multiplies::of(recording)
     }
 }

@@ -47,10 +47,10 @@ pub(crate) const MAX_TRIES: usize = 4;
 
 /// The ledger of a key. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Ledger(Arc<Shared>);
+pub struct Ledger(Arc<LedgerState>);
 
 #[derive(Debug)]
-struct Shared {
+struct LedgerState {
     lines: Mutex<Lines>,
     /// Held while a sum that may fail is opened.
     turn: Mutex<()>,
@@ -97,7 +97,7 @@ impl Ledger {
 
     fn of(lines: Lines, block: u64) -> Self {
         let (lines, turn, reserved) = (Mutex::new(lines), Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { lines, turn, block, reserved }))
+        Self(Arc::new(LedgerState { lines, turn, block, reserved }))
     }
 
     /// Moves a ledger from memory to beside the file that its key is saved to, and all clones with it. Of one that is

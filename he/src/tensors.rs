@@ -13,7 +13,7 @@ use crate::Error;
 pub use dtype::Dtype;
 use dtype::INTEGER_LIMIT;
 use file::{Content, Parsed};
-pub(crate) use file::{Layout, WINDOW_BYTES, Window, metadata, write_at};
+pub(crate) use file::{FileLayout, WINDOW_BYTES, Window, metadata, write_at};
 
 /// The number of values that are rounded at a time.
 pub(crate) const BLOCK: usize = 1024;
@@ -229,7 +229,7 @@ pub struct Update {
     tensors: Vec<Tensor>,
     kept: Vec<Tensor>,
     /// The layout of its file, if it is of one.
-    layout: Option<Arc<Layout>>,
+    layout: Option<Arc<FileLayout>>,
 }
 
 impl Update {
@@ -341,10 +341,10 @@ impl Update {
     }
 
     /// Returns the layout of its file, or the one that the library would make.
-    pub(crate) fn layout(&self) -> Result<Arc<Layout>, Error> {
+    pub(crate) fn layout(&self) -> Result<Arc<FileLayout>, Error> {
         match &self.layout {
             Some(layout) => Ok(layout.clone()),
-            None => Ok(Layout::new(&self.specs())?.into()),
+            None => Ok(FileLayout::new(&self.specs())?.into()),
         }
     }
 
@@ -352,7 +352,7 @@ impl Update {
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub(crate) fn write_kept(&self, layout: &Layout, file: &File) -> Result<(), Error> {
+    pub(crate) fn write_kept(&self, layout: &FileLayout, file: &File) -> Result<(), Error> {
         for tensor in &self.kept {
             let mut at = layout.start_of(&tensor.spec.name).unwrap_or(layout.bytes());
             tensor.try_for_bytes(|bytes| {

@@ -6,7 +6,7 @@
 //! | module | is | knows |
 //! |---|---|---|
 //! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
-//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for an [`Application`](round::Application) and an [`ShardAccumulator`](proto::ShardAccumulator) |
+//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for an [`Application`](round::Application) and a [`ChunkAdder`](proto::ChunkAdder) |
 //! | [`faults`] | the faults of a network, and one seeded decision of a datagram's fate, for the next three | how long a header is |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP, and captures of datagrams in a file | bytes and addresses |

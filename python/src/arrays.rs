@@ -95,12 +95,12 @@ pub(crate) fn in_order(py: Python<'_>, agreement: &Agreement) -> Result<Vec<usiz
 }
 
 /// Numbers in clear, as float64.
-pub(crate) struct Numbers {
+pub(crate) struct NumberArrays {
     pub(crate) shape: Vec<u64>,
     bytes: Borrowed,
 }
 
-impl Numbers {
+impl NumberArrays {
     /// Takes a number, or an array of numbers: a copy, unless they are float64 and contiguous.
     pub(crate) fn take(values: &Bound<'_, PyAny>) -> Result<Self> {
         let glue = values.py().import("ciphergram._arrays")?;

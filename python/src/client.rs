@@ -86,26 +86,26 @@ pub(crate) struct PyClient {
     owner: u32,
     /// How often it was stopped: a call ends if that was after it began.
     stops: AtomicU64,
-    end: Mutex<End>,
+    end: Mutex<ClientEnd>,
 }
 
 /// The end that talks to the server, while there is one; held for the whole of a round.
-type End = Option<UdpClient>;
+type ClientEnd = Option<UdpClient>;
 
 /// A round of this client, and the update that is its part of it.
-struct Round<'a> {
+struct OwnRound<'a> {
     update: &'a Update,
     weight: u64,
-    call: Call<'a>,
+    call: StoppableCall<'a>,
 }
 
 /// A call that waits, until it is stopped or a signal comes.
-struct Call<'a> {
+struct StoppableCall<'a> {
     stops: &'a AtomicU64,
     began: u64,
 }
 
-impl Call<'_> {
+impl StoppableCall<'_> {
     /// Returns an error if the call is to end.
     fn check(&self) -> Result<()> {
         if self.stops.load(Relaxed) != self.began {
@@ -222,7 +222,7 @@ impl PyClient {
         };
         let call = self.call();
         let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let round = Round { update: &update, weight, call };
+        let round = OwnRound { update: &update, weight, call };
         let mut result = self.contribute(py, &round)?;
         // A path has no order.
         let like = tensors.hasattr("items")?.then_some(tensors);
@@ -260,7 +260,7 @@ impl PyClient {
     ) -> Result<PySum> {
         let call = self.call();
         let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
+        let mut result = self.contribute(py, &OwnRound { update: &update, weight, call })?;
         finish(&mut result)?;
         warn_clipped(py, &result.clipped);
         result.clipped = he::codec::most_clipped(&outside, &result.clipped);
@@ -307,12 +307,12 @@ impl PyClient {
 
 impl PyClient {
     /// Begins a call that can be stopped from now on.
-    fn call(&self) -> Call<'_> {
-        Call { stops: &self.stops, began: self.stops.load(Relaxed) }
+    fn call(&self) -> StoppableCall<'_> {
+        StoppableCall { stops: &self.stops, began: self.stops.load(Relaxed) }
     }
 
     /// Takes the end that talks to the server, which another thread may hold for as long as its round lasts.
-    fn hold(&self, call: &Call<'_>) -> Result<MutexGuard<'_, End>> {
+    fn hold(&self, call: &StoppableCall<'_>) -> Result<MutexGuard<'_, ClientEnd>> {
         loop {
             match self.end.try_lock() {
                 Ok(end) => return Ok(end),
@@ -341,7 +341,7 @@ impl PyClient {
     /// Does something with what this client brings to a round.
     fn with<T>(
         &self,
-        round: &Round<'_>,
+        round: &OwnRound<'_>,
         act: impl FnOnce(&Participation<'_>) -> Result<T>,
     ) -> Result<T> {
         let (threads, ledger) = (Some(pool::pool()?), self.used.ledger()?);
@@ -358,7 +358,7 @@ impl PyClient {
     }
 
     /// Takes part in a round, until it ends, a signal comes, or it is stopped.
-    fn contribute(&self, py: Python<'_>, round: &Round<'_>) -> Result<RoundResult> {
+    fn contribute(&self, py: Python<'_>, round: &OwnRound<'_>) -> Result<RoundResult> {
         let mut ends = None;
         let observe = |_| match round.call.check() {
             Ok(()) => ControlFlow::Continue(()),

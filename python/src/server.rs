@@ -73,27 +73,27 @@ pub(crate) struct PyServer {
     node: NodeId,
     owner: u32,
     commands: Mutex<Sender<ServerCommand>>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     thread: Mutex<Option<JoinHandle<Result<(), federation::Error>>>>,
 }
 
 /// What the thread and its owner both see.
 #[derive(Default)]
-struct Shared {
+struct ServerState {
     rounds: AtomicU64,
     /// Whether to end at once.
     ends: AtomicBool,
 }
 
-impl Shared {
-    fn follow(&self, log: &Sender<Line>, seen: &Observation) -> ControlFlow<()> {
+impl ServerState {
+    fn follow(&self, log: &Sender<LogLine>, seen: &Observation) -> ControlFlow<()> {
         if let Observation::Event(event) = seen {
             if let AggregatorEvent::Closed(_) = event {
                 self.rounds.fetch_add(1, Relaxed);
             }
             // Another thread writes it: this one must not wait for the interpreter. Chunks that settle have no line.
             if let Some(line) = event.line() {
-                let _ = log.send(Line { line, is_warning: event.is_warning() });
+                let _ = log.send(LogLine { line, is_warning: event.is_warning() });
             }
         }
         if self.ends.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -108,13 +108,13 @@ fn spawn<T: Send + 'static>(
 }
 
 /// A line of the log.
-struct Line {
+struct LogLine {
     line: String,
     is_warning: bool,
 }
 
 /// Writes a line to the log `ciphergram.server`; what is wrong, as a warning.
-fn write_line(Line { line, is_warning }: Line) {
+fn write_line(LogLine { line, is_warning }: LogLine) {
     let level = if is_warning { "warning" } else { "info" };
     // At the interpreter's end nobody reads it. Whatever a handler raises is its own: rounds go on.
     let _ = Python::try_attach(|py| {
@@ -285,7 +285,7 @@ impl PyServer {
 impl PyServer {
     fn start(mut server: federation::FederationServer<UdpWire>, node: NodeId) -> Result<Self> {
         let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServerState::default());
         let (own, pool) = (shared.clone(), pool::beside()?);
         let (log, lines) = mpsc::channel();
         let writer = spawn("ciphergram-log", move || lines.iter().for_each(write_line))?;

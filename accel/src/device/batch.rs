@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Items of a batch that are a part of it, and which recording is for them.
-pub(crate) type Part = (Range<usize>, usize);
+pub(crate) type BatchPart = (Range<usize>, usize);
 
 /// The host's side of an operand.
 enum Data<'o> {
@@ -102,7 +102,7 @@ pub(crate) struct Job<'j, 'o, R> {
 
 impl<R> Job<'_, '_, R> {
     /// Returns the parts that are left.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<R> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = BatchPart> + use<R> {
         let (count, size) = (self.batch.count, self.size);
         (self.batch.done..count).step_by(size.max(1)).map(move |first| {
             let items = first..count.min(first + size);

@@ -10,7 +10,7 @@ use super::{
     FpgaError,
     link::Link,
     memory::Free,
-    record::Recording,
+    record::CardRecording,
     registers,
     ring::{Card, wipes},
 };
@@ -155,7 +155,7 @@ impl Device {
     }
 
     /// Does once what is recorded, which has no operands; whatever it holds may be secret.
-    pub(super) fn once(&self, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+    pub(super) fn once(&self, recording: &CardRecording<'_>) -> Result<(), DeviceFault> {
         let mut batch = Batch::empty();
         let recordings = [recording; 2];
         self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
@@ -165,7 +165,7 @@ impl Device {
     ///
     /// # Errors
     /// Out of memory, where nothing was done; or the card failed, and parts are done.
-    pub(super) fn run(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+    pub(super) fn run(&self, job: &mut Job<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
         locked(&self.card).run(job)
     }
 

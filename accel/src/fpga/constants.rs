@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{
     card::{Device, Resident},
-    record::{Call, Numbers, Recorder},
+    record::{Call, CardNumbers, CardRecorder},
     registers,
     shape::{self, DIGIT, Shape},
 };
@@ -46,7 +46,7 @@ impl Kept {
         };
         let places: Vec<_> = numbers.iter().map(&mut place).collect();
         let memory = device.resident(end)?;
-        let mut recorder = Recorder::default();
+        let mut recorder = CardRecorder::default();
         let buffer = recorder.resident(&memory);
         for (&(words, _), &(start, length)) in numbers.iter().zip(&places) {
             let mut padded = Zeroizing::new(vec![0; 8 * length as usize]);
@@ -58,10 +58,10 @@ impl Kept {
     }
 
     /// Returns a number of these, the same for all items.
-    pub(super) fn number(&self, recorder: &mut Recorder<'_>, index: usize) -> Numbers {
+    pub(super) fn number(&self, recorder: &mut CardRecorder<'_>, index: usize) -> CardNumbers {
         let buffer = recorder.resident(&self.memory);
         let (start, length) = self.places[index];
-        Numbers { buffer, start, stride: 0, length }
+        CardNumbers { buffer, start, stride: 0, length }
     }
 }
 
@@ -98,27 +98,27 @@ impl Modular {
     }
 
     /// Returns room for `count` numbers below 2M'.
-    pub(super) fn loose(&self, recorder: &mut Recorder<'_>, count: u64) -> Numbers {
+    pub(super) fn loose(&self, recorder: &mut CardRecorder<'_>, count: u64) -> CardNumbers {
         recorder.numbers(count, self.loose_length())
     }
 
     /// Returns m.
-    pub(super) fn m(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn m(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 0)
     }
 
     /// Returns 2^N mod m, the 1 of chains, in the beats of a number below 2M'.
-    pub(super) fn one(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn one(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 2)
     }
 
     /// Returns 2^(2N) mod m, which a product with takes into chains.
-    pub(super) fn square(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn square(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 3)
     }
 
     /// Returns the plain 1, which a product with takes out of chains.
-    pub(super) fn unit(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn unit(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 4)
     }
 
@@ -130,8 +130,8 @@ impl Modular {
     /// Returns a product modulo m, without its third operand, that writes T.
     pub(super) fn product(
         &self,
-        recorder: &mut Recorder<'_>,
-        [a, b, d]: [Numbers; 3],
+        recorder: &mut CardRecorder<'_>,
+        [a, b, d]: [CardNumbers; 3],
         count: u64,
     ) -> Call {
         let folded = self.kept.number(recorder, 1);
@@ -147,7 +147,12 @@ impl Modular {
     }
 
     /// Records `a · b · 2^(−N)` in chains.
-    pub(super) fn times(&self, recorder: &mut Recorder<'_>, factors: [Numbers; 3], count: u64) {
+    pub(super) fn times(
+        &self,
+        recorder: &mut CardRecorder<'_>,
+        factors: [CardNumbers; 3],
+        count: u64,
+    ) {
         let call = self.product(recorder, factors, count);
         recorder.call(call);
     }
@@ -155,9 +160,9 @@ impl Modular {
     /// Returns the residue of numbers below 2^20 · m, or with the flag `high` the quotient.
     pub(super) fn remainder(
         &self,
-        recorder: &mut Recorder<'_>,
-        a: Numbers,
-        d: Numbers,
+        recorder: &mut CardRecorder<'_>,
+        a: CardNumbers,
+        d: CardNumbers,
         count: u64,
     ) -> Call {
         let m = self.m(recorder);
@@ -170,7 +175,13 @@ impl Modular {
     }
 
     /// Records the residues of numbers below 2^20 · m.
-    pub(super) fn reduce(&self, recorder: &mut Recorder<'_>, a: Numbers, d: Numbers, count: u64) {
+    pub(super) fn reduce(
+        &self,
+        recorder: &mut CardRecorder<'_>,
+        a: CardNumbers,
+        d: CardNumbers,
+        count: u64,
+    ) {
         let call = self.remainder(recorder, a, d, count);
         recorder.call(call);
     }
@@ -205,12 +216,12 @@ impl Pairing {
     }
 
     /// Returns k.
-    pub(super) fn factor(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn factor(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 0)
     }
 
     /// Returns the multiple of s.
-    pub(super) fn multiple(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn multiple(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 1)
     }
 }
@@ -243,12 +254,12 @@ impl Quotient {
     }
 
     /// Returns `1/d`.
-    pub(super) fn inverse(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn inverse(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 0)
     }
 
     /// Returns `−1/d`.
-    pub(super) fn minus(&self, recorder: &mut Recorder<'_>) -> Numbers {
+    pub(super) fn minus(&self, recorder: &mut CardRecorder<'_>) -> CardNumbers {
         self.kept.number(recorder, 1)
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     FpgaEngine,
     descriptor::Operation,
-    record::{Call, Numbers, Recorder},
+    record::{Call, CardNumbers, CardRecorder},
     registers,
 };
 use crate::{
@@ -16,7 +16,7 @@ impl FpgaEngine {
     /// Records sums of beats lane by lane, modulo the primes of the lanes.
     pub(super) fn add_beats(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         LaneStep { ring, count: beats, .. }: &LaneStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -40,7 +40,7 @@ impl FpgaEngine {
                 false => (length.min(beats - first), None, count),
             };
             let part = |view: &View<'_>| {
-                let numbers: Numbers = view.number(0).after(first).of_length(length);
+                let numbers: CardNumbers = view.number(0).after(first).of_length(length);
                 stride.map_or(numbers, |stride| numbers.every(stride))
             };
             let (a, b, c) = (Some(part(&args[0])), Some(part(&args[1])), Some(primes));

@@ -4,14 +4,14 @@
 use crate::device::Life;
 
 /// The places of the memory of a recording, from beat 0 on.
-pub(crate) struct Layout {
+pub(crate) struct CardLayout {
     /// For each its first beat; none of what stays, or of what nothing uses.
     pub(super) places: Vec<Option<u64>>,
     /// Beats in all.
     pub(super) beats: u64,
 }
 
-impl Layout {
+impl CardLayout {
     /// Gives each, in the order in which they are first used, the lowest gap that is large enough.
     pub(super) fn new(lives: &[Option<Life>]) -> Self {
         let mut order: Vec<_> = (0..lives.len()).filter(|&i| lives[i].is_some()).collect();
@@ -48,7 +48,7 @@ mod tests {
     fn beats_are_used_again() {
         let life = |first, last, size| Some(Life { first, last, size });
         let lives = [life(0, 9, 3), life(0, 1, 10), None, life(1, 2, 5), life(2, 3, 8)];
-        let layout = Layout::new(&lives);
+        let layout = CardLayout::new(&lives);
         assert_eq!(layout.places, [Some(0), Some(3), None, Some(13), Some(3)]);
         assert_eq!(layout.beats, 18);
     }

@@ -7,7 +7,7 @@ use super::{
     card::{Device, Resident},
     constants::Modular,
     descriptor::Operation,
-    record::{Call, Numbers, Recorder},
+    record::{Call, CardNumbers, CardRecorder},
     residues::copy,
 };
 use crate::{
@@ -21,8 +21,8 @@ const WIDTHS: [u64; 3] = [1, 2, 4];
 
 /// A factor of a product of powers: its table, and where the digits begin that pick from it.
 struct Row {
-    table: Numbers,
-    exponent: Numbers,
+    table: CardNumbers,
+    exponent: CardNumbers,
     shift: u64,
 }
 
@@ -46,7 +46,7 @@ impl FixedTable {
         let beats = (windows << width) * m.loose_length();
         let memory = device.resident(beats + m.length())?;
         let table = Self { width, windows, memory };
-        let mut recorder = Recorder::default();
+        let mut recorder = CardRecorder::default();
         let buffer = recorder.resident(&table.memory);
         if let Some(factor) = fixed.factor() {
             recorder.fill(buffer, beats, Words::Borrowed(factor));
@@ -73,21 +73,21 @@ impl FixedTable {
     }
 
     /// Returns the table of a window.
-    fn window(&self, recorder: &mut Recorder<'_>, m: &Modular, window: u64) -> Numbers {
+    fn window(&self, recorder: &mut CardRecorder<'_>, m: &Modular, window: u64) -> CardNumbers {
         let length = m.loose_length();
         let start = (window << self.width) * length;
-        Numbers { buffer: recorder.resident(&self.memory), start, stride: 0, length }
+        CardNumbers { buffer: recorder.resident(&self.memory), start, stride: 0, length }
     }
 
     /// Returns the factor.
-    fn factor(&self, recorder: &mut Recorder<'_>, m: &Modular) -> Numbers {
+    fn factor(&self, recorder: &mut CardRecorder<'_>, m: &Modular) -> CardNumbers {
         let end = self.window(recorder, m, self.windows);
         end.of_length(m.length())
     }
 }
 
 /// Records the entries of tables, whose entries 1 are there.
-fn fill(recorder: &mut Recorder<'_>, m: &Modular, table: Numbers, width: u64, count: u64) {
+fn fill(recorder: &mut CardRecorder<'_>, m: &Modular, table: CardNumbers, width: u64, count: u64) {
     let entry = |index: u64| table.after(index * m.loose_length());
     let one = m.one(recorder);
     copy(recorder, one, entry(0), count);
@@ -99,12 +99,12 @@ fn fill(recorder: &mut Recorder<'_>, m: &Modular, table: Numbers, width: u64, co
 
 /// Records tables of the powers of `count` bases; returns that of the first.
 fn tables(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut CardRecorder<'_>,
     m: &Modular,
-    bases: Numbers,
+    bases: CardNumbers,
     width: u64,
     count: u64,
-) -> Numbers {
+) -> CardNumbers {
     let (length, each) = (m.loose_length(), m.loose_length() << width);
     let table = recorder.numbers(count << width, length).every(each);
     let square = m.square(recorder);
@@ -121,12 +121,12 @@ fn own_width(bits: u64) -> u64 {
 
 /// Records the product over all rows of powers of `windows` digits; returns it as numbers of a chain.
 fn product_of_powers(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut CardRecorder<'_>,
     m: &Modular,
     rows: &[Row],
     (windows, width): (u64, u64),
     count: u64,
-) -> Numbers {
+) -> CardNumbers {
     let [mut product, mut other, mut digit, mut later] = [(); 4].map(|()| m.loose(recorder, count));
     let mut is_begun = false;
     for window in (0..windows).rev() {
@@ -150,7 +150,12 @@ fn product_of_powers(
 }
 
 /// Takes products of powers out of chains.
-fn plain(recorder: &mut Recorder<'_>, m: &Modular, product: Numbers, count: u64) -> Numbers {
+fn plain(
+    recorder: &mut CardRecorder<'_>,
+    m: &Modular,
+    product: CardNumbers,
+    count: u64,
+) -> CardNumbers {
     let (unit, power) = (m.unit(recorder), m.loose(recorder, count));
     m.times(recorder, [product, unit, power], count);
     power
@@ -158,12 +163,12 @@ fn plain(recorder: &mut Recorder<'_>, m: &Modular, product: Numbers, count: u64)
 
 /// Records powers of each item's own base, or of one base; returns them below 2M'.
 pub(super) fn pow(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut CardRecorder<'_>,
     m: &Modular,
     args: &[View<'_>],
     bits: u32,
     count: u64,
-) -> Numbers {
+) -> CardNumbers {
     let width = own_width(bits.into());
     let number = if args[0].shared { 1 } else { count };
     let table = tables(recorder, m, args[0].number(0), width, number);
@@ -176,12 +181,12 @@ pub(super) fn pow(
 
 /// Records products of powers of `number` bases that all items share; returns them below 2M'.
 pub(super) fn dot(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut CardRecorder<'_>,
     m: &Modular,
     args: &[View<'_>],
     (bits, number): (u32, usize),
     count: u64,
-) -> Numbers {
+) -> CardNumbers {
     let width = own_width(bits.into());
     let bases = args[0].number(0);
     let table = tables(recorder, m, bases.every(bases.length), width, number as u64);
@@ -200,10 +205,10 @@ impl FpgaEngine {
     /// Records the residues that powers of a base known beforehand are.
     pub(super) fn fixed_power(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         base: &Arc<FixedBase>,
         exponents: &View<'_>,
-        d: Numbers,
+        d: CardNumbers,
         count: u64,
     ) -> Result<(), DeviceFault> {
         let m = &*self.modulus(base.modulus())?;
@@ -213,7 +218,7 @@ impl FpgaEngine {
             None => m.unit(recorder),
         };
         let exponent = exponents.number(0);
-        let row = |window: u64, recorder: &mut Recorder<'_>| Row {
+        let row = |window: u64, recorder: &mut CardRecorder<'_>| Row {
             table: table.window(recorder, m, window),
             exponent,
             shift: window * table.width,

@@ -6,7 +6,7 @@ use super::{
     card::{Device, Resident},
     descriptor::{Descriptor, Items, Operation},
     form::Form,
-    layout::Layout,
+    layout::CardLayout,
     registers,
 };
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
     program::Kind,
 };
 
-pub(crate) type Recorder<'o> = device::Recorder<'o, Device>;
-pub(crate) type Recording<'o> = device::Recording<'o, Device>;
+pub(crate) type CardRecorder<'o> = device::Recorder<'o, Device>;
+pub(crate) type CardRecording<'o> = device::Recording<'o, Device>;
 
 impl Target for Device {
     type Command = Call;
     type Resident = Resident;
     type Form = Form;
-    type Layout = Layout;
+    type Layout = CardLayout;
 
     /// About as many as a card has in flight.
     const IN_FLIGHT: usize = 16;
@@ -39,8 +39,8 @@ impl Target for Device {
         call.operands().map(|numbers| numbers.buffer)
     }
 
-    fn layout(lives: &[Option<Life>]) -> Layout {
-        Layout::new(lives)
+    fn layout(lives: &[Option<Life>]) -> CardLayout {
+        CardLayout::new(lives)
     }
 
     fn refusal(call: &Call) -> Option<DeviceFault> {
@@ -57,18 +57,18 @@ impl Applied<'_> {
 
 impl View<'_> {
     /// Returns a number of each item.
-    pub(super) fn number(&self, index: usize) -> Numbers {
+    pub(super) fn number(&self, index: usize) -> CardNumbers {
         let form = Form::of(self.kind);
         let length = form.length();
         let stride = if self.shared { 0 } else { form.beats() };
         let start = self.first * stride + index as u64 * length;
-        Numbers { buffer: self.buffer, start, stride, length }
+        CardNumbers { buffer: self.buffer, start, stride, length }
     }
 }
 
 /// A number of each item, in beats: that of item i begins at `start + i · stride`.
 #[derive(Clone, Copy)]
-pub(crate) struct Numbers {
+pub(crate) struct CardNumbers {
     pub(super) buffer: Buffer,
     pub(super) start: u64,
     /// 0 where one number stands for all.
@@ -76,7 +76,7 @@ pub(crate) struct Numbers {
     pub(super) length: u64,
 }
 
-impl Numbers {
+impl CardNumbers {
     /// Returns the number that begins so many beats later in each item.
     pub(super) fn after(self, beats: u64) -> Self {
         Self { start: self.start + beats, ..self }
@@ -99,11 +99,11 @@ pub(crate) struct Call {
     pub(super) operation: Operation,
     pub(super) flags: u32,
     pub(super) count: u64,
-    pub(super) a: Option<Numbers>,
-    pub(super) b: Option<Numbers>,
-    pub(super) c: Option<Numbers>,
-    pub(super) m: Option<Numbers>,
-    pub(super) d: Numbers,
+    pub(super) a: Option<CardNumbers>,
+    pub(super) b: Option<CardNumbers>,
+    pub(super) c: Option<CardNumbers>,
+    pub(super) m: Option<CardNumbers>,
+    pub(super) d: CardNumbers,
     pub(super) words: u64,
     pub(super) passes: u64,
     pub(super) shift: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Call {
 
 impl Call {
     /// Returns an operation without operands, that writes `count` numbers.
-    pub(super) fn new(operation: Operation, d: Numbers, count: u64) -> Self {
+    pub(super) fn new(operation: Operation, d: CardNumbers, count: u64) -> Self {
         Self {
             operation,
             flags: 0,
@@ -129,7 +129,7 @@ impl Call {
         }
     }
 
-    fn operands(&self) -> impl Iterator<Item = Numbers> {
+    fn operands(&self) -> impl Iterator<Item = CardNumbers> {
         [self.a, self.b, self.c, self.m, Some(self.d)].into_iter().flatten()
     }
 
@@ -158,18 +158,18 @@ impl Call {
     }
 }
 
-impl<'o> Recorder<'o> {
+impl<'o> CardRecorder<'o> {
     /// Returns room for `count` numbers of `length` beats, one after the other.
-    pub(super) fn numbers(&mut self, count: u64, length: u64) -> Numbers {
-        Numbers { buffer: self.memory(count * length), start: 0, stride: length, length }
+    pub(super) fn numbers(&mut self, count: u64, length: u64) -> CardNumbers {
+        CardNumbers { buffer: self.memory(count * length), start: 0, stride: length, length }
     }
 
     /// Returns one number that is the same for all items, in `length` beats.
-    pub(super) fn number(&mut self, words: Zeroizing<Vec<u64>>, length: u64) -> Numbers {
+    pub(super) fn number(&mut self, words: Zeroizing<Vec<u64>>, length: u64) -> CardNumbers {
         let mut padded = Zeroizing::new(vec![0; 8 * length as usize]);
         padded[..words.len()].copy_from_slice(&words);
         let buffer = self.item(Words::Owned(padded), Form::number(8 * length as usize));
-        Numbers { buffer, start: 0, stride: 0, length }
+        CardNumbers { buffer, start: 0, stride: 0, length }
     }
 
     /// Fills memory with a number before any operation.
@@ -186,7 +186,7 @@ impl<'o> Recorder<'o> {
     }
 }
 
-impl Recording<'_> {
+impl CardRecording<'_> {
     /// Returns the beats of memory that it takes.
     pub(super) fn beats(&self) -> u64 {
         self.layout.beats
@@ -203,7 +203,7 @@ impl Recording<'_> {
 
     /// Returns its descriptors, in order, where the memory of the run begins at `base`.
     pub(super) fn descriptors(&self, base: u64) -> impl Iterator<Item = Descriptor> {
-        let items = move |numbers: Numbers| {
+        let items = move |numbers: CardNumbers| {
             let place = self.place(numbers.buffer, base).unwrap_or(0);
             // Recorded is only what fits.
             Items {
@@ -212,7 +212,7 @@ impl Recording<'_> {
                 length: numbers.length as u8,
             }
         };
-        let given = move |numbers: Option<Numbers>| numbers.map(items).unwrap_or_default();
+        let given = move |numbers: Option<CardNumbers>| numbers.map(items).unwrap_or_default();
         self.commands.iter().map(move |call| Descriptor {
             operation: call.operation,
             flags: call.flags,

@@ -12,7 +12,7 @@ use super::{
     constants::{Modular, Quotient},
     descriptor::Operation,
     powers,
-    record::{Call, Numbers, Recorder},
+    record::{Call, CardNumbers, CardRecorder},
     registers,
     shape::{self, Shape},
 };
@@ -24,16 +24,16 @@ use crate::{
 };
 
 /// Records copies of numbers.
-pub(super) fn copy(recorder: &mut Recorder<'_>, a: Numbers, d: Numbers, count: u64) {
+pub(super) fn copy(recorder: &mut CardRecorder<'_>, a: CardNumbers, d: CardNumbers, count: u64) {
     // A digit of no bits, of whatever is there.
     recorder.call(Call { a: Some(a), b: Some(a), ..Call::new(Operation::Select, d, count) });
 }
 
 /// Records `a + b · c`, or `a − b · c`; c is 1 if there is none.
 fn linear(
-    recorder: &mut Recorder<'_>,
-    [a, b, d]: [Numbers; 3],
-    c: Option<Numbers>,
+    recorder: &mut CardRecorder<'_>,
+    [a, b, d]: [CardNumbers; 3],
+    c: Option<CardNumbers>,
     flags: u32,
     count: u64,
 ) {
@@ -44,9 +44,9 @@ fn linear(
 
 /// Records `a · b + c` in whole numbers.
 fn plain(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut CardRecorder<'_>,
     shape: Shape,
-    [a, b, c, d]: [Numbers; 4],
+    [a, b, c, d]: [CardNumbers; 4],
     flags: u32,
     count: u64,
 ) {
@@ -59,11 +59,11 @@ fn plain(
 
 /// Records x modulo m for any x of `words` words of 64 bits.
 pub(super) fn reduce_any(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut CardRecorder<'_>,
     (m, modulus): (&Modular, &Modulus),
     rows: u64,
-    (x, words): (Numbers, usize),
-    d: Numbers,
+    (x, words): (CardNumbers, usize),
+    d: CardNumbers,
     count: u64,
 ) {
     let shape = Shape::modular(rows, m.bits, 64 * words as u64);
@@ -78,7 +78,7 @@ impl FpgaEngine {
     /// Records a step over residues, one that the engine supports.
     pub(super) fn residue_step(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         step: &ResidueStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -93,7 +93,7 @@ impl FpgaEngine {
 
     fn residue(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         op: &ResidueOp,
         modulus: &Arc<Modulus>,
         applied: Applied<'_>,
@@ -169,7 +169,7 @@ impl FpgaEngine {
 
     fn pair(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         op: &PairOp,
         [square, root]: [&Arc<Modulus>; 2],
         applied: Applied<'_>,
@@ -203,9 +203,9 @@ impl FpgaEngine {
     /// Records `x · n + c` for x and c of the words of n.
     fn scaled(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         n: &Arc<Modulus>,
-        [x, c, d]: [Numbers; 3],
+        [x, c, d]: [CardNumbers; 3],
         count: u64,
     ) -> Result<(), DeviceFault> {
         let m = self.modulus(n)?;
@@ -218,10 +218,10 @@ impl FpgaEngine {
     /// Records the remainder of x modulo s and the quotient, which is below s.
     fn split(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         root: &Arc<Modulus>,
-        (x, words): (Numbers, usize),
-        [low, high]: [Numbers; 2],
+        (x, words): (CardNumbers, usize),
+        [low, high]: [CardNumbers; 2],
         count: u64,
     ) -> Result<(), DeviceFault> {
         let (m, quotient): (_, Arc<Quotient>) = (self.modulus(root)?, self.quotient(root)?);
@@ -244,10 +244,10 @@ impl FpgaEngine {
     /// positive by a multiple of s.
     fn pair_mul(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         root: &Arc<Modulus>,
-        [[x0, x1], [y0, y1]]: [[Numbers; 2]; 2],
-        [low, high]: [Numbers; 2],
+        [[x0, x1], [y0, y1]]: [[CardNumbers; 2]; 2],
+        [low, high]: [CardNumbers; 2],
         count: u64,
     ) -> Result<(), DeviceFault> {
         let m = &*self.modulus(root)?;
@@ -286,7 +286,7 @@ impl FpgaEngine {
     /// Records the product of all rows of each item.
     fn product(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         modulus: &Arc<Modulus>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -311,7 +311,7 @@ impl FpgaEngine {
     /// Records `a + p · ((b − a) · p⁻¹ mod q)`.
     fn crt_join(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut CardRecorder<'_>,
         crt: &Arc<Crt>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {

@@ -13,11 +13,11 @@ use super::{
     form::{BEAT, Form},
     link::{Link, LinkError},
     memory::Free,
-    record::Recording,
+    record::CardRecording,
     registers,
 };
 use crate::{
-    device::{Job, Part, Transfer},
+    device::{BatchPart, Job, Transfer},
     engine::DeviceFault,
 };
 
@@ -119,7 +119,10 @@ impl Card {
         self.link.write(registers::REGISTER_ENTRIES, self.entries)
     }
 
-    pub(super) fn run(&mut self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+    pub(super) fn run(
+        &mut self,
+        job: &mut Job<'_, '_, CardRecording<'_>>,
+    ) -> Result<(), DeviceFault> {
         if let Some(why) = &self.lost {
             return Err(why.clone());
         }
@@ -148,7 +151,7 @@ impl Card {
     /// Does one part after the other.
     fn in_turn(
         &mut self,
-        job: &mut Job<'_, '_, Recording<'_>>,
+        job: &mut Job<'_, '_, CardRecording<'_>>,
         base: u64,
     ) -> Result<(), LinkError> {
         let mut there = None;
@@ -164,7 +167,7 @@ impl Card {
     /// Does one part after the other, and meanwhile copies those before and after it.
     fn at_once(
         &mut self,
-        job: &mut Job<'_, '_, Recording<'_>>,
+        job: &mut Job<'_, '_, CardRecording<'_>>,
         bases: [u64; 2],
     ) -> Result<(), LinkError> {
         let parts: Vec<_> = job.parts().collect();
@@ -188,8 +191,8 @@ impl Card {
     /// Copies what goes up of a part, with the constants unless they are there already.
     fn put(
         &mut self,
-        job: &Job<'_, '_, Recording<'_>>,
-        (items, which): &Part,
+        job: &Job<'_, '_, CardRecording<'_>>,
+        (items, which): &BatchPart,
         base: u64,
         there: &mut Option<usize>,
     ) -> Result<(), LinkError> {
@@ -212,8 +215,8 @@ impl Card {
     /// Copies what comes down of a part.
     fn take(
         &mut self,
-        job: &mut Job<'_, '_, Recording<'_>>,
-        (items, which): &Part,
+        job: &mut Job<'_, '_, CardRecording<'_>>,
+        (items, which): &BatchPart,
         base: u64,
     ) -> Result<(), LinkError> {
         let recording = job.recordings[*which];

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::{
-    device::Device,
+    device::GpuDevice,
     memory::Resident,
-    record::{Bindings, Recorder},
+    record::{Bindings, GpuRecorder},
     shaders::{CONSTANTS_HEAD, LIMB_BITS, OverNumbers, Params, Shape},
 };
 use crate::{
@@ -32,7 +32,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// `m`, then `numbers`, all below R'.
     fn new(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         shape: Shape,
         m: &[u64],
         numbers: &[&[u64]],
@@ -51,13 +51,16 @@ impl Constants {
     }
 
     /// Makes the constants of arithmetic modulo `modulus`: m, R' and R'².
-    pub(crate) fn of_modulus(device: &Arc<Device>, modulus: &Modulus) -> Result<Self, DeviceFault> {
+    pub(crate) fn of_modulus(
+        device: &Arc<GpuDevice>,
+        modulus: &Modulus,
+    ) -> Result<Self, DeviceFault> {
         Self::with_extras(device, modulus, &[])
     }
 
     /// Makes the constants of pairs modulo the square of `root`: s, R'' and R''².
     pub(crate) fn of_pairs(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         square: &Modulus,
         root: &Modulus,
     ) -> Result<Self, DeviceFault> {
@@ -71,7 +74,7 @@ impl Constants {
 
     /// Makes the constants of inverses modulo `modulus`, with R' ≥ 2^32 · m: see `invert.wgsl`.
     pub(crate) fn of_inverses(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         modulus: &Modulus,
     ) -> Result<Self, DeviceFault> {
         let shape = Shape::with_room(modulus.len_words(), 32);
@@ -79,7 +82,7 @@ impl Constants {
     }
 
     /// Makes the constants of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
-    pub(crate) fn of_crt(device: &Arc<Device>, crt: &Crt) -> Result<Self, DeviceFault> {
+    pub(crate) fn of_crt(device: &Arc<GpuDevice>, crt: &Crt) -> Result<Self, DeviceFault> {
         let q = crt.q();
         let bits = Shape::of_words(q.len_words()).radix_bits();
         let [plus, minus] = recombination(crt, bits);
@@ -87,7 +90,7 @@ impl Constants {
     }
 
     fn with_extras(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         modulus: &Modulus,
         extras: &[&[u64]],
     ) -> Result<Self, DeviceFault> {
@@ -101,7 +104,7 @@ impl Constants {
 
     /// Makes the constants of `a · n + b` in plain numbers of `words` words: see `linear.wgsl`.
     pub(crate) fn of_linear(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         n: &Modulus,
         words: usize,
     ) -> Result<Self, DeviceFault> {
@@ -116,7 +119,7 @@ impl Constants {
     }
 
     /// Returns this memory in a recording.
-    pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
+    pub(crate) fn buffer(&self, recorder: &mut GpuRecorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
 
@@ -152,9 +155,9 @@ fn limb(words: &[u64], index: u32) -> u32 {
 }
 
 /// Makes device memory with these words, of which no copy is left on the way.
-pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
+pub(crate) fn filled(device: &Arc<GpuDevice>, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
     let resident = device.resident(2 * words.len())?;
-    let mut recorder = Recorder::default();
+    let mut recorder = GpuRecorder::default();
     let buffer = recorder.resident(&resident);
     recorder.fill(buffer, Words::Borrowed(words));
     device.once(&recorder.finish()?)?;
@@ -180,7 +183,7 @@ const TABLE_BYTES: u64 = 64_000_000;
 impl FixedTable {
     /// Computes the first power of each window here, all entries on the device.
     pub(crate) fn new(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         m: &Constants,
         fixed: &FixedBase,
     ) -> Result<Self, DeviceFault> {
@@ -196,7 +199,7 @@ impl FixedTable {
         let words = 2 * modulus.root().unwrap_or(modulus).len_words() as u32;
 
         let memory = device.resident(((windows * each) << width) as usize)?;
-        let mut recorder = Recorder::default();
+        let mut recorder = GpuRecorder::default();
         let bases = recorder.constant(Words::Borrowed(&firsts));
         // The kernel may look at it where there is none.
         let factors = recorder.buffer((m.digits * words) as usize);
@@ -218,7 +221,7 @@ impl FixedTable {
     }
 
     /// Returns this memory in a recording.
-    pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
+    pub(crate) fn buffer(&self, recorder: &mut GpuRecorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
 }

@@ -50,7 +50,7 @@ const MEMORY_BYTES: u64 = 2 << 30;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An open device.
-pub(crate) struct Device {
+pub(crate) struct GpuDevice {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     pub(super) prelude: Prelude,
@@ -97,7 +97,7 @@ fn choose(adapters: Vec<wgpu::Adapter>, wanted: Option<&str>) -> Option<wgpu::Ad
     }
 }
 
-impl Device {
+impl GpuDevice {
     /// Opens the adapter that the environment names, or the fastest. `split` takes the prelude
     /// without integers of 64 bits even where there are some.
     pub(super) fn open(split: bool) -> Result<Self, GpuError> {
@@ -390,7 +390,7 @@ pub(super) fn unmapped<T>(_: T) -> DeviceFault {
 pub(super) struct Scopes(Vec<wgpu::ErrorScopeGuard>);
 
 impl Scopes {
-    pub(super) fn new(device: &Device) -> Self {
+    pub(super) fn new(device: &GpuDevice) -> Self {
         use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
         let filters = [Internal, Validation, OutOfMemory];
         Self(filters.map(|filter| device.device.push_error_scope(filter)).into())

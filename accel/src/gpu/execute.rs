@@ -7,9 +7,9 @@ use std::{ops::Range, sync::mpsc};
 use rayon::prelude::*;
 
 use super::{
-    device::{Device, unmapped},
+    device::{GpuDevice, unmapped},
     pool::Purpose,
-    record::{Command, Dispatch, Recording},
+    record::{Command, Dispatch, GpuRecording},
     shaders::PARAMS_BYTES,
 };
 use crate::{
@@ -21,12 +21,12 @@ use crate::{
 /// and a third comes down.
 pub(super) const PARTS_AT_ONCE: usize = 3;
 
-impl Device {
+impl GpuDevice {
     /// Runs all parts that are left of a job; `batch.done` is how far it came.
     ///
     /// # Errors
     /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
-    pub(super) fn run(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+    pub(super) fn run(&self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
         let mut ring = Ring { device: self, slots: vec![] };
         let outcome = ring.run(job);
         let is_clean = self.guard(|| ring.close(job.secret)).is_ok();
@@ -43,7 +43,7 @@ impl Device {
     }
 
     /// Does once what is recorded, which has no operands; whatever it holds may be secret.
-    pub(super) fn once(&self, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+    pub(super) fn once(&self, recording: &GpuRecording<'_>) -> Result<(), DeviceFault> {
         let mut batch = Batch::empty();
         let recordings = [recording; 2];
         self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
@@ -51,12 +51,12 @@ impl Device {
 }
 
 struct Ring<'d> {
-    device: &'d Device,
+    device: &'d GpuDevice,
     slots: Vec<Slot>,
 }
 
 impl Ring<'_> {
-    fn run(&mut self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
+    fn run(&mut self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
         let (mut outcome, mut next) = (Ok(()), 0);
         for (items, which) in job.parts() {
             outcome = self.begin(next, job, items, which);
@@ -82,7 +82,7 @@ impl Ring<'_> {
     fn begin(
         &mut self,
         index: usize,
-        job: &mut Job<'_, '_, Recording<'_>>,
+        job: &mut Job<'_, '_, GpuRecording<'_>>,
         items: Range<usize>,
         which: usize,
     ) -> Result<(), DeviceFault> {
@@ -171,7 +171,11 @@ struct Slot {
 
 impl Slot {
     /// Takes the memory that a recording needs, and binds it.
-    fn prepare(&mut self, device: &Device, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+    fn prepare(
+        &mut self,
+        device: &GpuDevice,
+        recording: &GpuRecording<'_>,
+    ) -> Result<(), DeviceFault> {
         // Each of these may serve once.
         let mut spare = self.memory.clone();
         let mut take = |purpose: Purpose, bytes: u64| {
@@ -210,7 +214,7 @@ impl Slot {
     }
 
     /// Returns the memory of a buffer of a recording.
-    fn buffer<'s>(&'s self, recording: &'s Recording<'_>, buffer: Buffer) -> &'s wgpu::Buffer {
+    fn buffer<'s>(&'s self, recording: &'s GpuRecording<'_>, buffer: Buffer) -> &'s wgpu::Buffer {
         match (&recording.memory[buffer.0], recording.layout.places[buffer.0]) {
             (Memory::Resident(resident), _) => &resident.buffer,
             (Memory::Own { .. }, Some(place)) => &self.places[place],
@@ -220,8 +224,8 @@ impl Slot {
 
     fn bind(
         &self,
-        device: &Device,
-        recording: &Recording<'_>,
+        device: &GpuDevice,
+        recording: &GpuRecording<'_>,
         dispatch: &Dispatch,
         (params, at): (&wgpu::Buffer, u64),
     ) -> wgpu::BindGroup {
@@ -249,8 +253,8 @@ impl Slot {
     /// Fills memory on the way up, and gives the device all that there is to do.
     fn submit(
         &mut self,
-        device: &Device,
-        recording: &Recording<'_>,
+        device: &GpuDevice,
+        recording: &GpuRecording<'_>,
         batch: &Batch<'_>,
         items: Range<usize>,
     ) -> Result<(), DeviceFault> {
@@ -316,8 +320,8 @@ impl Slot {
     /// Encodes all commands in order; what one writes the next may read.
     fn encode(
         &self,
-        device: &Device,
-        recording: &Recording<'_>,
+        device: &GpuDevice,
+        recording: &GpuRecording<'_>,
         encoder: &mut wgpu::CommandEncoder,
     ) {
         let most = device.limits.max_compute_workgroups_per_dimension;
@@ -343,7 +347,7 @@ impl Slot {
     }
 
     /// Waits for the part that the device has, if it has one, and writes its results.
-    fn end(&mut self, device: &Device, batch: &mut Batch<'_>) -> Result<(), DeviceFault> {
+    fn end(&mut self, device: &GpuDevice, batch: &mut Batch<'_>) -> Result<(), DeviceFault> {
         let Some(Flight { items, outputs, submission, mapped }) = &self.flight else {
             return Ok(());
         };
@@ -368,13 +372,13 @@ impl Slot {
 }
 
 /// Returns the bytes from the parameters of one dispatch to those of the next.
-fn params_stride(device: &Device) -> u64 {
+fn params_stride(device: &GpuDevice) -> u64 {
     let alignment = u64::from(device.limits.min_uniform_buffer_offset_alignment);
     (PARAMS_BYTES as u64).next_multiple_of(alignment)
 }
 
 /// Returns the parameters of all dispatches.
-fn all_params(recording: &Recording<'_>, stride: u64) -> Vec<u8> {
+fn all_params(recording: &GpuRecording<'_>, stride: u64) -> Vec<u8> {
     let mut all = vec![0; recording.dispatches().count() * stride as usize];
     for (dispatch, room) in recording.dispatches().zip(all.chunks_mut(stride as usize)) {
         let params = dispatch.work.params();
@@ -427,7 +431,7 @@ fn wipe(buffer: &wgpu::Buffer) -> Result<(), wgpu::MapRangeError> {
 }
 
 /// Overwrites memory when the host gets it from the device: the next caller that waits for the
-/// device does it, or [`Device::wait_unseen`].
+/// device does it, or [`GpuDevice::wait_unseen`].
 fn wipe_when_done(buffer: &wgpu::Buffer) {
     // It was to be the host's anyway, and nobody listens.
     buffer.unmap();

@@ -3,14 +3,14 @@
 use crate::device::Life;
 
 /// The places of the buffers of a recording.
-pub(crate) struct Layout {
+pub(crate) struct GpuLayout {
     /// For each buffer its place; none of those that stay, or that nothing uses.
     pub(super) places: Vec<Option<usize>>,
     /// For each place its bytes.
     pub(super) sizes: Vec<u64>,
 }
 
-impl Layout {
+impl GpuLayout {
     /// Gives each buffer, in the order in which they are first used, the smallest place that is
     /// free and large enough; else the largest that is free, which grows.
     pub(super) fn new(lives: &[Option<Life>]) -> Self {

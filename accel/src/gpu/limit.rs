@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    device::Device,
-    record::{Bindings, Recorder},
+    device::GpuDevice,
+    record::{Bindings, GpuRecorder},
     shaders::{MAX_ROUNDS, OverRings, RingParams},
 };
 use crate::engine::DeviceFault;
@@ -29,7 +29,7 @@ const TRIES: usize = 3;
 ///
 /// # Errors
 /// The device's.
-pub(super) fn multiply_rate(device: &Device) -> Result<Option<f64>, DeviceFault> {
+pub(super) fn multiply_rate(device: &GpuDevice) -> Result<Option<f64>, DeviceFault> {
     let threads = if device.is_software() { THREADS_EMULATED } else { THREADS };
     let seconds = |rounds: u32| {
         let mut best = Duration::MAX;
@@ -53,8 +53,8 @@ pub(super) fn multiply_rate(device: &Device) -> Result<Option<f64>, DeviceFault>
 }
 
 /// Runs `rounds` rounds on each of `threads` threads.
-pub(super) fn run(device: &Device, threads: u32, rounds: u32) -> Result<(), DeviceFault> {
-    let mut recorder = Recorder::default();
+pub(super) fn run(device: &GpuDevice, threads: u32, rounds: u32) -> Result<(), DeviceFault> {
+    let mut recorder = GpuRecorder::default();
     let (nothing, out) = (recorder.zeros(2), recorder.buffer(2 * threads as usize));
     let params = RingParams { count: threads, words: rounds, ..RingParams::default() };
     let bindings = Bindings { constants: nothing, a: nothing, b: nothing, out, state: None };

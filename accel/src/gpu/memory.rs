@@ -3,18 +3,18 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{
-    device::{Device, Scopes},
+    device::{GpuDevice, Scopes},
     pool::{Pool, Purpose, rounded},
 };
 use crate::engine::DeviceFault;
 
-impl Device {
+impl GpuDevice {
     pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
         // Nothing that can panic happens under the lock.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a buffer of `bytes` bytes or some more, with anything in it: see [`Device::make`].
+    /// Returns a buffer of `bytes` bytes or some more, with anything in it: see [`GpuDevice::make`].
     pub(super) fn take(&self, purpose: Purpose, bytes: u64) -> Result<wgpu::Buffer, DeviceFault> {
         let size = rounded(bytes).min(self.limits.max_buffer_size).max(bytes);
         let idle = self.pool().take(purpose, size);
@@ -95,7 +95,7 @@ impl Device {
 
 /// Memory that outlives a run. Overwritten before it goes: it may hold a secret.
 pub(crate) struct Resident {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     pub(super) buffer: wgpu::Buffer,
 }
 

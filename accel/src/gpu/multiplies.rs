@@ -3,7 +3,7 @@
 //! item; so is the one by which a thread finds two digits of a quotient at once.
 
 use super::{
-    record::{Dispatch, Recording, Work},
+    record::{Dispatch, GpuRecording, Work},
     shaders::{Kernel, OverNumbers, OverRings, Params, RingParams, Shape},
 };
 
@@ -15,7 +15,7 @@ const REDUCED: u64 = MUL_HIGH + 1;
 const TIMES: u64 = 6;
 
 /// Counts the products of all dispatches of a recording.
-pub(super) fn of(recording: &Recording<'_>) -> u64 {
+pub(super) fn of(recording: &GpuRecording<'_>) -> u64 {
     let of_dispatch = |dispatch: &Dispatch| match &dispatch.work {
         Work::Numbers { kernel, shape, params } => of_numbers(*kernel, *shape, params),
         Work::Words { .. } => 0,

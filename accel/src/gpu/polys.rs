@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 use super::{
     GpuEngine,
     constants::filled,
-    device::Device,
+    device::GpuDevice,
     memory::Resident,
-    record::{Bindings, Recorder},
+    record::{Bindings, GpuRecorder},
     shaders::{MAX_ROUNDS, OverRings, RingParams},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(crate) struct RingConstants {
 }
 
 impl RingConstants {
-    pub(crate) fn new(device: &Arc<Device>, ring: &Ring) -> Result<Self, DeviceFault> {
+    pub(crate) fn new(device: &Arc<GpuDevice>, ring: &Ring) -> Result<Self, DeviceFault> {
         let (n, primes) = (ring.degree() as u64, ring.primes());
         let inverse = |x: u64, q: u64| pow_mod_vartime(x % q, q - 2, q);
         let mut words = Vec::with_capacity(8 * primes.len() + 4 * ring.len_words());
@@ -105,7 +105,7 @@ struct Over {
 impl Over {
     fn record(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         kernel: OverRings,
         count: u32,
         [a, b, out]: [Buffer; 3],
@@ -120,7 +120,7 @@ impl GpuEngine {
     /// Returns what dispatches over the polynomials of a ring have in common.
     fn over(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         ring: &Arc<Ring>,
         args: &[View<'_>],
     ) -> Result<Over, DeviceFault> {
@@ -139,7 +139,7 @@ impl GpuEngine {
     /// Records a step that treats each prime apart.
     pub(super) fn limb_step(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         step: &LimbStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -197,7 +197,7 @@ impl GpuEngine {
     /// Records a step over whole polynomials.
     pub(super) fn ring_step(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         step: &RingStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -246,7 +246,7 @@ impl GpuEngine {
     /// Records sums of beats.
     pub(super) fn add_beats(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         step: &LaneStep,
         Applied { out, args, count }: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -265,7 +265,7 @@ fn seeds(view: &View<'_>) -> u32 {
 
 /// Records integers of so many words as residues.
 fn lift(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     over: &Over,
     (words, signed): (u32, bool),
     numbers: u32,
@@ -277,7 +277,7 @@ fn lift(
 
 /// Records where the residues of each prime come from, and that they go there.
 fn pick_limbs(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     over: &Over,
     ring: &Ring,
     args: &[View<'_>],
@@ -299,7 +299,7 @@ fn pick_limbs(
 }
 
 /// Records draws: some seeds to a dispatch, or some limbs of one seed where all are too many.
-fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count: u32) {
+fn uniform(recorder: &mut GpuRecorder<'_>, over: &Over, buffers: [Buffer; 3], count: u32) {
     let RingParams { limbs, log_degree, words, .. } = over.params;
     // A run of draws takes some rounds of loops; half of the draws may be rejected.
     let rounds = |limbs: u32| 8 * (1 + (limbs << log_degree) / 80);
@@ -327,7 +327,7 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
 
 /// Records a transform by its kernel in one pass or two, `numbers` residues in all.
 fn transform(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     kernel: OverRings,
     over: &Over,
     a: &View<'_>,

@@ -1,8 +1,8 @@
 //! Recordings for adapters: kernels over buffers of words of 32 bits. `execute.rs` carries them out.
 
 use super::{
-    device::Device,
-    layout::Layout,
+    device::GpuDevice,
+    layout::GpuLayout,
     memory::Resident,
     shaders::{
         GROUP, Kernel, OverNumbers, OverRings, OverWords, Params, RingParams, Shape, WORDS_GROUP,
@@ -14,8 +14,8 @@ use crate::{
     program::Kind,
 };
 
-pub(crate) type Recorder<'o> = device::Recorder<'o, Device>;
-pub(crate) type Recording<'o> = device::Recording<'o, Device>;
+pub(crate) type GpuRecorder<'o> = device::Recorder<'o, GpuDevice>;
+pub(crate) type GpuRecording<'o> = device::Recording<'o, GpuDevice>;
 
 /// Words of 64 bits as they lie on the host.
 #[derive(Clone, Copy)]
@@ -23,11 +23,11 @@ pub(crate) struct Plain {
     words: usize,
 }
 
-impl Target for Device {
+impl Target for GpuDevice {
     type Command = Command;
     type Resident = Resident;
     type Form = Plain;
-    type Layout = Layout;
+    type Layout = GpuLayout;
 
     const IN_FLIGHT: usize = 0;
 
@@ -47,8 +47,8 @@ impl Target for Device {
         buffers.iter().copied()
     }
 
-    fn layout(lives: &[Option<Life>]) -> Layout {
-        Layout::new(lives)
+    fn layout(lives: &[Option<Life>]) -> GpuLayout {
+        GpuLayout::new(lives)
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum Command {
     Dispatch(Dispatch),
 }
 
-impl<'o> Recorder<'o> {
+impl<'o> GpuRecorder<'o> {
     /// Returns memory for `words` words of 32 bits, with anything in it.
     pub(super) fn buffer(&mut self, words: usize) -> Buffer {
         self.memory(words.max(1) as u64)
@@ -208,7 +208,7 @@ impl Command {
     }
 }
 
-impl Recording<'_> {
+impl GpuRecording<'_> {
     /// Returns the dispatches, in order.
     pub(super) fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.commands.iter().filter_map(Command::dispatch)
@@ -222,7 +222,7 @@ impl Recording<'_> {
 
     /// Returns the bytes of the constants that go up.
     pub(super) fn constant_bytes(&self) -> u64 {
-        self.constants.iter().map(|constant| 4 * Device::size(&constant.form)).sum()
+        self.constants.iter().map(|constant| 4 * GpuDevice::size(&constant.form)).sum()
     }
 
     /// Returns the bytes of the items that go up, and of those that come down.
@@ -252,7 +252,7 @@ impl Recording<'_> {
 mod tests {
     use super::*;
 
-    fn copy(recorder: &mut Recorder<'_>, a: Buffer, out: Buffer) {
+    fn copy(recorder: &mut GpuRecorder<'_>, a: Buffer, out: Buffer) {
         let bindings = Bindings { constants: a, a, b: a, out, state: None };
         recorder.over_words(OverWords::UnitPair, 1, &bindings, WordParams::default());
     }
@@ -260,7 +260,7 @@ mod tests {
     /// A chain of values, each read by the next alone, lies in two places; constants keep theirs.
     #[test]
     fn memory_is_used_again() {
-        let mut recorder = Recorder::default();
+        let mut recorder = GpuRecorder::default();
         let constant = recorder.constant(Words::Borrowed(&[7; 3]));
         let mut chain = vec![recorder.buffer(10)];
         recorder.input(chain[0], Plain { words: 5 }, 0);

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::{
     GpuEngine,
     constants::{Constants, MAX_WIDTH, digit_cost},
-    record::{Bindings, Recorder},
+    record::{Bindings, GpuRecorder},
     shaders::{LIMB_BITS, MAX_ROUNDS, OverNumbers, OverWords, Params, WordParams},
 };
 use crate::{
@@ -19,14 +19,14 @@ use crate::{
 
 /// Numbers in device memory: where they lie, in words of 32 bits.
 #[derive(Clone, Copy)]
-struct Numbers {
+struct GpuNumbers {
     buffer: Buffer,
     words: u32,
     stride: u32,
     start: u32,
 }
 
-impl Numbers {
+impl GpuNumbers {
     /// Returns one number an item.
     fn of(view: &View<'_>) -> Self {
         Self::part(view, 0, view.words())
@@ -43,7 +43,7 @@ impl Numbers {
     }
 
     /// Returns room for `count` new pairs modulo the square of `root`.
-    fn new_pairs(recorder: &mut Recorder<'_>, root: &Modulus, count: u32) -> Self {
+    fn new_pairs(recorder: &mut GpuRecorder<'_>, root: &Modulus, count: u32) -> Self {
         let words = 2 * root.len_words() as u32;
         let buffer = recorder.buffer((count * 2 * words) as usize);
         Self { buffer, words, stride: 2 * words, start: 0 }
@@ -60,24 +60,24 @@ impl Numbers {
     }
 
     /// Returns the number 1 for every item.
-    fn one(recorder: &mut Recorder<'_>) -> Self {
+    fn one(recorder: &mut GpuRecorder<'_>) -> Self {
         let buffer = recorder.constant(Words::Borrowed(&[1]));
         Self { buffer, words: 2, stride: 0, start: 0 }
     }
 }
 
 /// One dispatch over numbers.
-struct Call<'b> {
+struct ResidueCall<'b> {
     kernel: OverNumbers,
     m: &'b Constants,
-    a: Numbers,
-    b: Numbers,
-    out: Numbers,
+    a: GpuNumbers,
+    b: GpuNumbers,
+    out: GpuNumbers,
     count: u32,
 }
 
-impl Call<'_> {
-    fn record(&self, recorder: &mut Recorder<'_>, more: Params) {
+impl ResidueCall<'_> {
+    fn record(&self, recorder: &mut GpuRecorder<'_>, more: Params) {
         self.dispatch(recorder, more, None);
     }
 
@@ -86,7 +86,7 @@ impl Call<'_> {
     /// of a table.
     fn record_rounds(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         rounds: Range<u32>,
         entries: u32,
         more: Params,
@@ -100,7 +100,7 @@ impl Call<'_> {
         }
     }
 
-    fn dispatch(&self, recorder: &mut Recorder<'_>, more: Params, state: Option<Buffer>) {
+    fn dispatch(&self, recorder: &mut GpuRecorder<'_>, more: Params, state: Option<Buffer>) {
         let Self { kernel, m, a, b, out, count } = *self;
         let params = Params {
             count,
@@ -121,7 +121,7 @@ impl Call<'_> {
     }
 
     /// Records a product of powers from a table: see `pow.wgsl`.
-    fn record_powers(&self, recorder: &mut Recorder<'_>, params: Params) {
+    fn record_powers(&self, recorder: &mut GpuRecorder<'_>, params: Params) {
         let Params { width, rows, windows, .. } = params;
         self.record_rounds(recorder, width..windows * (width + rows) + 1, 1 << width, params);
     }
@@ -150,7 +150,7 @@ impl GpuEngine {
     /// Records a step over residues.
     pub(super) fn residue_step(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         step: &ResidueStep,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -163,44 +163,46 @@ impl GpuEngine {
 
     fn residue(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         op: &ResidueOp,
         modulus: &Arc<Modulus>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
         let Applied { out: view, args, count } = applied;
-        let (a, out) = (Numbers::of(&args[0]), Numbers::of(view));
+        let (a, out) = (GpuNumbers::of(&args[0]), GpuNumbers::of(view));
         match op {
             ResidueOp::Mul => {
-                let (m, b) = (&*self.modulus(modulus)?, Numbers::of(&args[1]));
+                let (m, b) = (&*self.modulus(modulus)?, GpuNumbers::of(&args[1]));
                 let params = Params { flag: 1, ..Params::default() };
-                Call { kernel: OverNumbers::MontMul, m, a, b, out, count }.record(recorder, params);
+                ResidueCall { kernel: OverNumbers::MontMul, m, a, b, out, count }
+                    .record(recorder, params);
             }
             ResidueOp::MontMul => {
-                let (m, b) = (&*self.modulus(modulus)?, Numbers::of(&args[1]));
+                let (m, b) = (&*self.modulus(modulus)?, GpuNumbers::of(&args[1]));
                 let shift = m.shape.radix_bits() - 64 * modulus.len_words() as u32;
                 let params = Params { shift, ..Params::default() };
-                Call { kernel: OverNumbers::MontMul, m, a, b, out, count }.record(recorder, params);
+                ResidueCall { kernel: OverNumbers::MontMul, m, a, b, out, count }
+                    .record(recorder, params);
             }
             ResidueOp::Product => {
-                let rows = Numbers::part(&args[0], 0, view.words());
+                let rows = GpuNumbers::part(&args[0], 0, view.words());
                 let number = args[0].words() / view.words();
                 let m = &*self.modulus(modulus)?;
                 product(recorder, modulus, m, out, (rows, number), count);
             }
             ResidueOp::Join { root } => {
-                let low = Numbers::low_digits(&args[0]);
+                let low = GpuNumbers::low_digits(&args[0]);
                 join(recorder, &*self.linear(root)?, low, out, count);
             }
             ResidueOp::OnePlusMn { n } => {
-                let (m, b) = (&*self.linear(n)?, Numbers::one(recorder));
-                Call { kernel: OverNumbers::Linear, m, a, b, out, count }
+                let (m, b) = (&*self.linear(n)?, GpuNumbers::one(recorder));
+                ResidueCall { kernel: OverNumbers::Linear, m, a, b, out, count }
                     .record(recorder, Params::default());
             }
             ResidueOp::Reduce => reduce(recorder, &*self.modulus(modulus)?, a, out, count),
             ResidueOp::LQuotient => {
-                let (m, b) = (&*self.modulus(modulus)?, Numbers::one(recorder));
-                Call { kernel: OverNumbers::Divide, m, a, b, out, count }
+                let (m, b) = (&*self.modulus(modulus)?, GpuNumbers::one(recorder));
+                ResidueCall { kernel: OverNumbers::Divide, m, a, b, out, count }
                     .record(recorder, Params::default());
             }
             ResidueOp::Invert => {
@@ -233,13 +235,13 @@ impl GpuEngine {
 
     fn pair(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         op: &PairOp,
         root: &Arc<Modulus>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
         let Applied { out, args, count } = applied;
-        let low = Numbers::low_digits(out);
+        let low = GpuNumbers::low_digits(out);
         match op {
             PairOp::OnePlusMn => {
                 let params = WordParams {
@@ -253,13 +255,13 @@ impl GpuEngine {
                 recorder.over_words(OverWords::UnitPair, params.words, &bindings, params);
             }
             PairOp::Split => {
-                split(recorder, &*self.modulus(root)?, Numbers::of(&args[0]), low, count);
+                split(recorder, &*self.modulus(root)?, GpuNumbers::of(&args[0]), low, count);
             }
             PairOp::Mul => {
                 let m = &*self.modulus(root)?;
-                let [a, b] = [0, 1].map(|index| Numbers::low_digits(&args[index]));
+                let [a, b] = [0, 1].map(|index| GpuNumbers::low_digits(&args[index]));
                 let shift = m.shape.radix_bits() - 64 * root.len_words() as u32;
-                Call { kernel: OverNumbers::PairMul, m, a, b, out: low, count }
+                ResidueCall { kernel: OverNumbers::PairMul, m, a, b, out: low, count }
                     .record(recorder, Params { shift, ..Params::default() });
             }
             PairOp::PowFixedBase { base } => {
@@ -273,17 +275,17 @@ impl GpuEngine {
     /// square split into pairs.
     fn bases(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         modulus: &Modulus,
         view: &View<'_>,
         count: u32,
-    ) -> Result<(Numbers, u32), DeviceFault> {
+    ) -> Result<(GpuNumbers, u32), DeviceFault> {
         let words = 2 * modulus.len_words() as u32;
         let rows = view.words() / words;
         let number = if view.shared { rows } else { rows * count };
-        let bases = Numbers { stride: words, ..Numbers::part(view, 0, words) };
+        let bases = GpuNumbers { stride: words, ..GpuNumbers::part(view, 0, words) };
         let Some(root) = modulus.root() else { return Ok((bases, number)) };
-        let pairs = Numbers::new_pairs(recorder, root, number);
+        let pairs = GpuNumbers::new_pairs(recorder, root, number);
         split(recorder, &*self.modulus(root)?, bases, pairs, number);
         Ok((pairs, number))
     }
@@ -291,16 +293,16 @@ impl GpuEngine {
     /// Records powers of a base known beforehand, modulo a square as pairs.
     fn fixed_power(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         base: &Arc<FixedBase>,
-        out: Numbers,
+        out: GpuNumbers,
         exponents: &View<'_>,
         count: u32,
     ) -> Result<(), DeviceFault> {
         let (m, table) = (&*self.chains(base.modulus())?, self.table(base)?);
-        let (a, b) = (Numbers::of(exponents), Numbers::none(table.buffer(recorder)));
+        let (a, b) = (GpuNumbers::of(exponents), GpuNumbers::none(table.buffer(recorder)));
         let (width, rows) = (table.width, table.windows);
-        Call { kernel: m.pow_kernel(), m, a, b, out, count }.record_powers(
+        ResidueCall { kernel: m.pow_kernel(), m, a, b, out, count }.record_powers(
             recorder,
             Params { rows, windows: 1, width, row_bits: width, ..Params::default() },
         );
@@ -310,10 +312,10 @@ impl GpuEngine {
     /// Records the residues that powers are, where they are pairs.
     fn join_powers(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         modulus: &Modulus,
-        powers: Numbers,
-        out: Numbers,
+        powers: GpuNumbers,
+        out: GpuNumbers,
         count: u32,
     ) -> Result<(), DeviceFault> {
         if let Some(root) = modulus.root() {
@@ -325,7 +327,7 @@ impl GpuEngine {
     /// `a + p · ((b − a) · p⁻¹ mod q)`.
     fn crt_join(
         &self,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut GpuRecorder<'_>,
         crt: &Arc<Crt>,
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
@@ -333,56 +335,93 @@ impl GpuEngine {
         let constants = self.crt(crt)?;
         let words = 2 * crt.q().len_words() as u32;
         let high = recorder.buffer((count * words) as usize);
-        let high = Numbers { buffer: high, words, stride: words, start: 0 };
-        let (a, b) = (Numbers::of(&args[0]), Numbers::of(&args[1]));
-        Call { kernel: OverNumbers::ResiduesSum, m: &constants[0], a, b, out: high, count }
+        let high = GpuNumbers { buffer: high, words, stride: words, start: 0 };
+        let (a, b) = (GpuNumbers::of(&args[0]), GpuNumbers::of(&args[1]));
+        ResidueCall { kernel: OverNumbers::ResiduesSum, m: &constants[0], a, b, out: high, count }
             .record(recorder, Params::default());
-        let out = Numbers::of(out);
-        Call { kernel: OverNumbers::Linear, m: &constants[1], a: high, b: a, out, count }
+        let out = GpuNumbers::of(out);
+        ResidueCall { kernel: OverNumbers::Linear, m: &constants[1], a: high, b: a, out, count }
             .record(recorder, Params::default());
         Ok(())
     }
 }
 
 /// Returns room for powers: modulo a square for pairs, else that for the residues.
-fn new_powers(recorder: &mut Recorder<'_>, modulus: &Modulus, out: Numbers, count: u32) -> Numbers {
-    modulus.root().map_or(out, |root| Numbers::new_pairs(recorder, root, count))
+fn new_powers(
+    recorder: &mut GpuRecorder<'_>,
+    modulus: &Modulus,
+    out: GpuNumbers,
+    count: u32,
+) -> GpuNumbers {
+    modulus.root().map_or(out, |root| GpuNumbers::new_pairs(recorder, root, count))
 }
 
 /// Records inverses, after as many division steps as numbers of this size need.
 fn invert(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     modulus: &Modulus,
     m: &Constants,
-    a: Numbers,
-    out: Numbers,
+    a: GpuNumbers,
+    out: GpuNumbers,
     count: u32,
 ) {
     let steps = (49 * modulus.bits() + 80) / 17;
     let rows = steps.div_ceil(LIMB_BITS);
-    Call { kernel: OverNumbers::Invert, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
-        .record(recorder, Params { rows, ..Params::default() });
+    ResidueCall {
+        kernel: OverNumbers::Invert,
+        m,
+        a,
+        b: GpuNumbers::none(m.buffer(recorder)),
+        out,
+        count,
+    }
+    .record(recorder, Params { rows, ..Params::default() });
 }
 
-fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, count: u32) {
+fn reduce(
+    recorder: &mut GpuRecorder<'_>,
+    m: &Constants,
+    a: GpuNumbers,
+    out: GpuNumbers,
+    count: u32,
+) {
     let rows = (32 * a.words).div_ceil(m.shape.radix_bits());
-    Call { kernel: OverNumbers::Reduce, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
-        .record(recorder, Params { rows, ..Params::default() });
+    ResidueCall {
+        kernel: OverNumbers::Reduce,
+        m,
+        a,
+        b: GpuNumbers::none(m.buffer(recorder)),
+        out,
+        count,
+    }
+    .record(recorder, Params { rows, ..Params::default() });
 }
 
 /// Records the remainder modulo m to `low`, the quotient after it.
-fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, count: u32) {
+fn split(
+    recorder: &mut GpuRecorder<'_>,
+    m: &Constants,
+    x: GpuNumbers,
+    low: GpuNumbers,
+    count: u32,
+) {
     let rest = recorder.buffer((count * low.words) as usize);
-    let rest = Numbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
+    let rest = GpuNumbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
     reduce(recorder, m, x, rest, count);
-    Call { kernel: OverNumbers::Divide, m, a: x, b: rest, out: low, count }
+    ResidueCall { kernel: OverNumbers::Divide, m, a: x, b: rest, out: low, count }
         .record(recorder, Params { flag: 1, ..Params::default() });
 }
 
 /// Records the numbers of pairs whose low digits are `low`.
-fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numbers, count: u32) {
+fn join(
+    recorder: &mut GpuRecorder<'_>,
+    linear: &Constants,
+    low: GpuNumbers,
+    out: GpuNumbers,
+    count: u32,
+) {
     let high = low.from(low.words);
-    Call { kernel: OverNumbers::Linear, m: linear, a: high, b: low, out, count }
+    ResidueCall { kernel: OverNumbers::Linear, m: linear, a: high, b: low, out, count }
         .record(recorder, Params::default());
 }
 
@@ -397,11 +436,11 @@ const FEW: u32 = 64;
 /// Records the product of `number` rows of each item, where there are few items by way of products
 /// of some rows each.
 fn product(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     modulus: &Modulus,
     m: &Constants,
-    out: Numbers,
-    (rows, number): (Numbers, u32),
+    out: GpuNumbers,
+    (rows, number): (GpuNumbers, u32),
     count: u32,
 ) {
     let (words, groups, left) = (rows.words, number / FAN, number % FAN);
@@ -412,8 +451,8 @@ fn product(
     }
     let each = groups + u32::from(left > 0);
     let buffer = recorder.buffer((count * each * words) as usize);
-    let products = Numbers { buffer, words, stride: words, start: 0 };
-    let rows_of_groups = Numbers { stride: FAN * words, ..rows };
+    let products = GpuNumbers { buffer, words, stride: words, start: 0 };
+    let rows_of_groups = GpuNumbers { stride: FAN * words, ..rows };
     let whole = Turns::new(recorder, modulus, m, FAN);
     if is_even {
         whole.record(recorder, products, rows_of_groups, count * groups);
@@ -430,7 +469,7 @@ fn product(
             }
         }
     }
-    let products = Numbers { stride: each * words, ..products };
+    let products = GpuNumbers { stride: each * words, ..products };
     product(recorder, modulus, m, out, (products, each), count);
 }
 
@@ -443,21 +482,21 @@ struct Turns<'m> {
 }
 
 impl<'m> Turns<'m> {
-    fn new(recorder: &mut Recorder<'_>, modulus: &Modulus, m: &'m Constants, rows: u32) -> Self {
+    fn new(recorder: &mut GpuRecorder<'_>, modulus: &Modulus, m: &'m Constants, rows: u32) -> Self {
         let power = modulus.power_of_two(m.shape.radix_bits(), rows);
         let correction = recorder.constant(Words::Owned(Zeroizing::new(power)));
         Self { m, rows, correction }
     }
 
-    fn record(&self, recorder: &mut Recorder<'_>, out: Numbers, a: Numbers, count: u32) {
+    fn record(&self, recorder: &mut GpuRecorder<'_>, out: GpuNumbers, a: GpuNumbers, count: u32) {
         let Self { m, rows, correction } = *self;
-        let b = Numbers { buffer: correction, words: a.words, stride: 0, start: 0 };
-        let call = Call { kernel: OverNumbers::Product, m, a, b, out, count };
+        let b = GpuNumbers { buffer: correction, words: a.words, stride: 0, start: 0 };
+        let call = ResidueCall { kernel: OverNumbers::Product, m, a, b, out, count };
         call.record_rounds(recorder, 1..rows + 1, 0, Params { rows, ..Params::default() });
     }
 }
 
-fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count: u32) {
+fn choose(recorder: &mut GpuRecorder<'_>, out: &View<'_>, args: &[View<'_>], count: u32) {
     let [bits, x, y] = [0, 1, 2].map(|i| &args[i]);
     let params = WordParams {
         words: count * out.words(),
@@ -473,45 +512,46 @@ fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count:
 
 /// Records tables of the powers of `rows` bases.
 fn tables(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     m: &Constants,
-    bases: Numbers,
+    bases: GpuNumbers,
     rows: u32,
     width: u32,
 ) -> Buffer {
     let table = recorder.buffer(((rows * m.words()) << width) as usize);
-    let out = Numbers::none(table);
-    let b = Numbers::none(m.buffer(recorder));
-    Call { kernel: m.table_kernel(), m, a: bases, b, out, count: rows }
+    let out = GpuNumbers::none(table);
+    let b = GpuNumbers::none(m.buffer(recorder));
+    ResidueCall { kernel: m.table_kernel(), m, a: bases, b, out, count: rows }
         .record(recorder, Params { width, ..Params::default() });
     table
 }
 
 /// Records powers of each item's own base, or of one base.
 fn pow(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     m: &Constants,
-    out: Numbers,
-    (bases, number): (Numbers, u32),
+    out: GpuNumbers,
+    (bases, number): (GpuNumbers, u32),
     (exponents, bits): (&View<'_>, u32),
     count: u32,
 ) {
     let width = own_width(bits, m);
     let table = tables(recorder, m, bases, number, width);
-    let a = Numbers::part(exponents, 0, exponent_words(bits));
+    let a = GpuNumbers::part(exponents, 0, exponent_words(bits));
     let flag = u32::from(number > 1);
-    Call { kernel: m.pow_kernel(), m, a, b: Numbers::none(table), out, count }.record_powers(
-        recorder,
-        Params { rows: 1, windows: bits.div_ceil(width), width, flag, ..Params::default() },
-    );
+    ResidueCall { kernel: m.pow_kernel(), m, a, b: GpuNumbers::none(table), out, count }
+        .record_powers(
+            recorder,
+            Params { rows: 1, windows: bits.div_ceil(width), width, flag, ..Params::default() },
+        );
 }
 
 /// Records products of powers of bases that all items share, with a table of at most `most` bytes.
 fn dot(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut GpuRecorder<'_>,
     m: &Constants,
-    out: Numbers,
-    (bases, rows): (Numbers, u32),
+    out: GpuNumbers,
+    (bases, rows): (GpuNumbers, u32),
     (exponents, bits): (&View<'_>, u32),
     count: u32,
     most: u64,
@@ -520,9 +560,9 @@ fn dot(
     let most = most / 4 / u64::from(rows);
     let width = shared_width(bits, m, count, most).ok_or(DeviceFault::OutOfMemory)?;
     let table = tables(recorder, m, bases, rows, width);
-    let a = Numbers::part(exponents, 0, each);
+    let a = GpuNumbers::part(exponents, 0, each);
     let windows = bits.div_ceil(width);
-    Call { kernel: m.pow_kernel(), m, a, b: Numbers::none(table), out, count }
+    ResidueCall { kernel: m.pow_kernel(), m, a, b: GpuNumbers::none(table), out, count }
         .record_powers(recorder, Params { rows, windows, width, shift: each, ..Params::default() });
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Which items of a batch go to an adapter together.
 
-use super::{GpuEngine, execute::PARTS_AT_ONCE, record::Recording};
+use super::{GpuEngine, execute::PARTS_AT_ONCE, record::GpuRecording};
 use crate::{
     device::{self, Batch},
     engine::DeviceFault,
@@ -13,7 +13,7 @@ use crate::{
 const PART_BYTES: u64 = 32 << 20;
 
 /// Returns whether a device may hold it: kernels see every buffer, and count its words in 32 bits.
-fn is_visible(engine: &GpuEngine, recording: &Recording<'_>) -> bool {
+fn is_visible(engine: &GpuEngine, recording: &GpuRecording<'_>) -> bool {
     recording.largest() <= engine.device.binding_bytes().min(u64::from(u32::MAX))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn part(
 ) -> Result<usize, DeviceFault> {
     let count = batch.count;
     let memory = engine.device.memory_bytes();
-    let fits = |recording: &Recording<'_>, items: usize| {
+    let fits = |recording: &GpuRecording<'_>, items: usize| {
         let at_once = PARTS_AT_ONCE.min(count.div_ceil(items)) as u64;
         is_visible(engine, recording) && at_once * recording.all_bytes() <= memory / 2
     };
@@ -56,7 +56,7 @@ pub(super) fn part(
         }
         // Between the two; what they take grows with them, but for what is the same for all.
         let room = [memory / 2 / PARTS_AT_ONCE as u64, engine.device.binding_bytes()];
-        let bytes = |r: &Recording<'_>| [r.all_bytes(), r.largest()];
+        let bytes = |r: &GpuRecording<'_>| [r.all_bytes(), r.largest()];
         let limits = std::iter::zip(room, std::iter::zip(bytes(&recording), bytes(&larger)));
         let between = limits.map(|(room, (low, high))| {
             let spare = u128::from(room.saturating_sub(low)) * (next - items) as u128;

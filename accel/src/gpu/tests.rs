@@ -176,7 +176,7 @@ fn memory_is_kept_between_runs() {
 }
 
 /// Returns whether all but parameters is zero in these buffers.
-fn are_clean(device: &Device, buffers: &[wgpu::Buffer]) -> bool {
+fn are_clean(device: &GpuDevice, buffers: &[wgpu::Buffer]) -> bool {
     assert!(!buffers.is_empty());
     let is_zero = |buffer: &wgpu::Buffer| {
         buffer.map_async(wgpu::MapMode::Read, .., Result::unwrap);

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Parameters, Tensor, TensorSpec, Update,
     params::half_steps,
-    tensors::{BLOCK, Dtype, Layout, WINDOW_BYTES, write_at},
+    tensors::{BLOCK, Dtype, FileLayout, WINDOW_BYTES, write_at},
 };
 
 /// The form of a decoded update.
@@ -100,7 +100,7 @@ pub(crate) fn decode_to(
             agreement.check_layout(&template.specs())?;
             template.layout()?
         }
-        None => Layout::new(agreement.specs())?.into(),
+        None => FileLayout::new(agreement.specs())?.into(),
     };
     file.set_len(layout.bytes())?;
     write_at(file, layout.header(), 0)?;

@@ -32,22 +32,22 @@ impl<'a> Packing<'a> {
         &'b self,
         own: &Range<u32>,
         room: &'b mut FieldRoom,
-    ) -> Result<Batch<'b>, Error> {
+    ) -> Result<SlotBatch<'b>, Error> {
         let values = self.chunks.values_in(own);
         let first = values.start;
-        Ok(Batch { packing: self, first, fields: self.update.fields_of(values, room)? })
+        Ok(SlotBatch { packing: self, first, fields: self.update.fields_of(values, room)? })
     }
 }
 
 /// Some chunks of an update, with their integers.
-pub(crate) struct Batch<'a> {
+pub(crate) struct SlotBatch<'a> {
     packing: &'a Packing<'a>,
     /// The place of the first integer in the update.
     first: usize,
     fields: &'a [u32],
 }
 
-impl Batch<'_> {
+impl SlotBatch<'_> {
     /// Lays the head and the values of `chunk`, which carries some, into slots, each above `margin` zero bits,
     /// and shows `put` the words of each in order, which lie in `words` meanwhile: as many as a slot has.
     #[inline]

@@ -67,7 +67,7 @@ impl Quantised {
                 Precision::Exact => tensor.check_within(range).map(|()| 0)?,
                 Precision::Key | Precision::Bits(_) => tensor.count_outside(range)?,
             });
-            parts.push(Part { tensor: tensor.clone(), range, precision, place });
+            parts.push(QuantisedPart { tensor: tensor.clone(), range, precision, place });
         }
         let scale = f64::from(weight) / f64::from(agreement.max_weight());
         let steps = f64::from(parameters.half_steps());
@@ -156,7 +156,7 @@ pub(crate) struct FieldRoom {
 }
 
 /// A tensor, the range and the steps of its values, and its place in the stream of fields.
-struct Part {
+struct QuantisedPart {
     tensor: Tensor,
     range: f64,
     precision: Precision,
@@ -165,7 +165,7 @@ struct Part {
 
 /// Turns values of tensors into fields, wherever one begins.
 struct Quantiser {
-    parts: Vec<Part>,
+    parts: Vec<QuantisedPart>,
     fields: usize,
     /// The weight over the largest.
     scale: f64,
@@ -211,7 +211,7 @@ impl Quantiser {
     /// Rounds values to a field each.
     fn round_narrow(
         &self,
-        part: &Part,
+        part: &QuantisedPart,
         own: Range<usize>,
         mut rest: &mut [u32],
         (window, Rounder { values, random }): (&mut Window, &mut Rounder),
@@ -230,7 +230,7 @@ impl Quantiser {
     /// Cuts integers, or values that are rounded to such, into limbs.
     fn round_limbs(
         &self,
-        part: &Part,
+        part: &QuantisedPart,
         own: Range<usize>,
         out: &mut [u32],
         (window, Rounder { values, random }): (&mut Window, &mut Rounder),

@@ -53,7 +53,7 @@ impl Mechanism {
             return Err(unbounded);
         }
         let rounds = f64::from(rounds);
-        let rho = rounds * Sum::new(self, shares).rho();
+        let rho = rounds * MomentSum::new(self, shares).rho();
         // From 1 + 2^-12 to 1 + 2^30, a 64th of an octave apart.
         let orders = (-12 * 64..30 * 64).map(|i| 1.0 + (f64::from(i) / 64.0).exp2());
         let found = least(orders.map(|order| epsilon(order, rho, delta)));
@@ -77,14 +77,14 @@ fn least(bounds: impl Iterator<Item = Epsilon>) -> Epsilon {
 }
 
 /// One sum with the noise of some shares.
-struct Sum {
+struct MomentSum {
     /// Sensitivity over the standard deviation of the noise.
     ratio: f64,
     values: f64,
     tau: f64,
 }
 
-impl Sum {
+impl MomentSum {
     /// Source of τ: Kairouz, Liu and Steinke 2021, theorem 1.
     fn new(mechanism: &Mechanism, shares: u32) -> Self {
         let variance = mechanism.share_variance;

@@ -70,7 +70,7 @@ fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
 }
 
 /// Some values of a tensor, and where they go.
-struct Part<'a> {
+struct NoisedPart<'a> {
     tensor: &'a Tensor,
     first: usize,
     fields: &'a mut [u32],
@@ -101,7 +101,7 @@ fn round(
     for tensor in update.tensors() {
         let (own, rest) = fields.split_at_mut(tensor.count());
         let own = own.chunks_mut(PART).enumerate();
-        parts.extend(own.map(|(index, fields)| Part {
+        parts.extend(own.map(|(index, fields)| NoisedPart {
             tensor,
             first: index * PART,
             fields,

@@ -26,7 +26,7 @@ pub(super) const KTY: &str = "CIPHERGRAM-CKKS";
 /// The parameters.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Own {
+struct LevelledPart {
     version: u32,
     scheme: String,
     key_id: String,
@@ -38,7 +38,7 @@ struct PublicPart {
     kty: String,
     key_ops: Vec<String>,
     kid: String,
-    ciphergram: Own,
+    ciphergram: LevelledPart,
     /// The seed of the uniform polynomial, and the other one. The seed of a secret key tells both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     a: Option<String>,
@@ -153,7 +153,7 @@ impl LevelledSecret {
     /// The path exists or cannot be written; [`CkksError::NoPreset`](crate::ckks::CkksError::NoPreset).
     pub fn save(&self, path: &Path) -> Result<(), Error> {
         let public = public_part(self.public())?;
-        let Own { scheme, key_id, .. } = &public.ciphergram;
+        let LevelledPart { scheme, key_id, .. } = &public.ciphergram;
         let file = SecretPart {
             kty: KTY.into(),
             key_ops: vec!["encrypt".into(), "decrypt".into()],
@@ -172,12 +172,12 @@ fn public_part(key: &LevelledPublic) -> Result<PublicPart, Error> {
         kty: KTY.into(),
         key_ops: vec!["encrypt".into()],
         kid: format!("Ciphergram {scheme} public key {key_id}"),
-        ciphergram: Own { version: json::VERSION, scheme, key_id },
+        ciphergram: LevelledPart { version: json::VERSION, scheme, key_id },
         a: None,
         b: None,
     })
 }
 
-fn parameters(own: &Own) -> Result<Arc<Parameters>, Error> {
+fn parameters(own: &LevelledPart) -> Result<Arc<Parameters>, Error> {
     Ok(Arc::new(Parameters::preset(own.scheme.parse::<Preset>()?)))
 }

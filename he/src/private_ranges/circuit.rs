@@ -11,7 +11,7 @@ pub(super) const MOST: usize = 15;
 
 /// A table that a lookup finds its result in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Table {
+pub(super) enum LookupTable {
     /// The number itself, or this one if it is above.
     Cut(usize),
     /// The remainder of a division by 4.
@@ -22,7 +22,7 @@ pub(super) enum Table {
     AtLeast(usize),
 }
 
-impl Table {
+impl LookupTable {
     /// Returns the result for a number.
     pub(super) fn look_up(self, number: usize) -> usize {
         match self {
@@ -40,12 +40,12 @@ pub(super) struct Lookup {
     /// Values by their index: those below the number of clients are the clients' bits, the others the results of
     /// lookups, in order.
     pub(super) inputs: Vec<usize>,
-    pub(super) table: Table,
+    pub(super) table: LookupTable,
 }
 
 /// A value that is to be counted, and the largest that it can be.
 #[derive(Clone, Copy)]
-struct Value {
+struct CircuitValue {
     index: usize,
     most: usize,
 }
@@ -56,7 +56,7 @@ struct Value {
 /// digits to the base 4: each group gives two, low digits are added among themselves and carry over to the high ones,
 /// whose count is compared to the quotient of the rank.
 pub(super) fn at_least(rank: usize, clients: usize) -> Vec<Lookup> {
-    let bits = (0..clients).map(|index| Value { index, most: 1 }).collect();
+    let bits = (0..clients).map(|index| CircuitValue { index, most: 1 }).collect();
     let mut counting = Counting { clients, lookups: vec![] };
     counting.compare(bits, rank);
     counting.lookups
@@ -68,48 +68,48 @@ struct Counting {
 }
 
 impl Counting {
-    fn look_up(&mut self, values: &[Value], table: Table) -> Value {
+    fn look_up(&mut self, values: &[CircuitValue], table: LookupTable) -> CircuitValue {
         let sum: usize = values.iter().map(|value| value.most).sum();
         let most = (0..=sum).map(|number| table.look_up(number)).max().unwrap_or(0);
         let index = self.clients + self.lookups.len();
         let inputs = values.iter().map(|value| value.index).collect();
         self.lookups.push(Lookup { inputs, table });
-        Value { index, most }
+        CircuitValue { index, most }
     }
 
-    fn compare(&mut self, mut values: VecDeque<Value>, rank: usize) {
+    fn compare(&mut self, mut values: VecDeque<CircuitValue>, rank: usize) {
         while !(rank <= MOST + 1 && sum(&values) <= rank + MOST) {
             if 2 * rank > MOST {
                 return self.compare_digits(values, rank);
             }
             let group = take_group(&mut values);
-            let cut = self.look_up(&group, Table::Cut(rank));
+            let cut = self.look_up(&group, LookupTable::Cut(rank));
             values.push_back(cut);
         }
-        self.look_up(values.make_contiguous(), Table::AtLeast(rank));
+        self.look_up(values.make_contiguous(), LookupTable::AtLeast(rank));
     }
 
-    fn compare_digits(&mut self, mut low: VecDeque<Value>, rank: usize) {
+    fn compare_digits(&mut self, mut low: VecDeque<CircuitValue>, rank: usize) {
         let mut high = VecDeque::new();
         while sum(&low) > MOST {
             let group = take_group(&mut low);
-            low.push_back(self.look_up(&group, Table::Low));
-            high.push_back(self.look_up(&group, Table::High(0)));
+            low.push_back(self.look_up(&group, LookupTable::Low));
+            high.push_back(self.look_up(&group, LookupTable::High(0)));
         }
         // low + 4 · high ≥ rank, where the rank's own low digit is taken from the low ones, and 4 lent to them if there
         // is one.
         let lent = rank.next_multiple_of(4) - rank;
-        high.push_back(self.look_up(low.make_contiguous(), Table::High(lent)));
+        high.push_back(self.look_up(low.make_contiguous(), LookupTable::High(lent)));
         self.compare(high, rank.div_ceil(4));
     }
 }
 
-fn sum(values: &VecDeque<Value>) -> usize {
+fn sum(values: &VecDeque<CircuitValue>) -> usize {
     values.iter().map(|value| value.most).sum()
 }
 
 /// Takes the first values, as many as are sure to add up to no more than a table has.
-fn take_group(values: &mut VecDeque<Value>) -> Vec<Value> {
+fn take_group(values: &mut VecDeque<CircuitValue>) -> Vec<CircuitValue> {
     let mut room = MOST;
     let mut group = vec![];
     while let Some(value) = values.pop_front_if(|value| value.most <= room) {
@@ -131,7 +131,7 @@ mod tests {
         for Lookup { inputs, table } in lookups {
             let sum: usize = inputs.iter().map(|&index| values[index]).sum();
             match *table {
-                Table::AtLeast(rank) => assert!(rank <= MOST + 1 && sum <= rank + MOST),
+                LookupTable::AtLeast(rank) => assert!(rank <= MOST + 1 && sum <= rank + MOST),
                 _ => assert!(sum <= MOST),
             }
             let result = table.look_up(sum);

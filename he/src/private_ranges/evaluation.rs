@@ -44,7 +44,7 @@ const SWITCH_WORDS: usize = PARAMETERS.ks_level * DIMENSION;
 const OPEN_BYTES: usize =
     8 * (BOOTSTRAP_WORDS * (1 + 2 * GLWE_SIZE.0) + SWITCH_WORDS * (2 + PARAMETERS.lwe_dimension));
 
-type Ciphertext = LweCiphertextOwned<u64>;
+type BitCiphertext = LweCiphertextOwned<u64>;
 
 /// The key that an aggregator finds ranks with: it opens nothing.
 pub struct RangesEvaluationKey {
@@ -213,8 +213,8 @@ impl RangesEvaluationKey {
 
     /// Runs the lookups of one bit of all proposals, and returns the result of the last: 1 at the place of levels,
     /// or 0.
-    fn run(&self, circuit: &Circuit, proposals: &[&Proposal], bit: usize) -> Ciphertext {
-        let mut results: Vec<Ciphertext> = vec![];
+    fn run(&self, circuit: &Circuit, proposals: &[&Proposal], bit: usize) -> BitCiphertext {
+        let mut results: Vec<BitCiphertext> = vec![];
         for (lookup, table) in circuit.lookups.iter().zip(&circuit.tables) {
             let mut sum = zero();
             for &input in &lookup.inputs {
@@ -233,10 +233,10 @@ impl RangesEvaluationKey {
     /// Looks a number up in a table.
     fn bootstrap(
         &self,
-        mut input: Ciphertext,
+        mut input: BitCiphertext,
         table: Table,
         accumulator: &GlweCiphertextOwned<u64>,
-    ) -> Ciphertext {
+    ) -> BitCiphertext {
         let (before, after) = shifts(table);
         shift(&mut input, before);
         let mut switched = LweCiphertext::new(0, SMALL.to_lwe_size(), MODULUS);
@@ -277,15 +277,15 @@ impl Circuit {
     }
 }
 
-fn zero() -> Ciphertext {
+fn zero() -> BitCiphertext {
     LweCiphertext::new(0, LARGE.to_lwe_size(), MODULUS)
 }
 
-fn add(sum: &mut Ciphertext, other: &Ciphertext) {
+fn add(sum: &mut BitCiphertext, other: &BitCiphertext) {
     lwe_ciphertext_add_assign(sum, other);
 }
 
-fn shift(ciphertext: &mut Ciphertext, by: u64) {
+fn shift(ciphertext: &mut BitCiphertext, by: u64) {
     lwe_ciphertext_plaintext_add_assign(ciphertext, Plaintext(by));
 }
 

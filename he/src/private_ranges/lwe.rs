@@ -15,7 +15,7 @@ use crate::{Error, random};
 /// Security is at least 128 bits, and a bootstrap of a number from 0 to 15 with the noise of 25 results of earlier ones
 /// fails with a probability below 2^-128.
 #[cfg_attr(not(feature = "tfhe"), expect(dead_code, reason = "clients bootstrap nothing"))]
-pub(super) struct Parameters {
+pub(super) struct LweParameters {
     /// The code by which files name it.
     pub(super) code: u8,
     /// Words of a mask between bootstraps, and coefficients of the polynomials that bootstraps turn.
@@ -39,7 +39,7 @@ pub(super) struct Parameters {
 /// # Source
 /// `V1_4_PARAM_MESSAGE_2_CARRY_2_KS_PBS_TUNIFORM_2M128` of `tfhe` 1.8.2, with its bound of 2^-129.581 on failure at
 /// noise of norm 5 and the centred modulus switch; 128-bit security by the lattice estimator.
-pub(super) const PARAMETERS: Parameters = Parameters {
+pub(super) const PARAMETERS: LweParameters = LweParameters {
     code: 1,
     polynomial_size: DIMENSION,
     lwe_dimension: 918,
@@ -62,7 +62,7 @@ pub(super) const LEVEL_LOG2: u32 = 57;
 const KEPT_BITS: u32 = 16;
 
 /// A secret key: words that are 0 or 1.
-pub(super) type Secret = Zeroizing<Vec<u64>>;
+pub(super) type LweSecret = Zeroizing<Vec<u64>>;
 
 /// Makes the masks that a seed names, one after the other.
 fn masks(seed: &[u8; 32], first: usize) -> StreamRng {
@@ -131,7 +131,7 @@ pub(super) fn open_level(secret: &[u64], ciphertext: &[u16]) -> i16 {
 mod tests {
     use super::*;
 
-    fn secret() -> Secret {
+    fn secret() -> LweSecret {
         let mut bits = random::keystream(&[3; 32], DIMENSION);
         bits.iter_mut().for_each(|word| *word &= 1);
         bits

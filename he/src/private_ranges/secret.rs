@@ -41,17 +41,17 @@ impl RangesSecret {
     }
 
     /// Returns the key that bits are encrypted under, and levels opened.
-    pub(super) fn large(&self) -> lwe::Secret {
+    pub(super) fn large(&self) -> lwe::LweSecret {
         self.bits("ciphergram 2026 ranges secret, large", DIMENSION)
     }
 
     /// Returns the key that bootstraps work under.
     #[cfg(feature = "tfhe")]
-    pub(super) fn small(&self) -> lwe::Secret {
+    pub(super) fn small(&self) -> lwe::LweSecret {
         self.bits("ciphergram 2026 ranges secret, small", PARAMETERS.lwe_dimension)
     }
 
-    fn bits(&self, context: &str, count: usize) -> lwe::Secret {
+    fn bits(&self, context: &str, count: usize) -> lwe::LweSecret {
         let key = Zeroizing::new(blake3::derive_key(context, &*self.seed));
         let mut bits = random::keystream(&key, count);
         bits.iter_mut().for_each(|word| *word &= 1);

@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for DistinctNames {
 
 /// A file's tensors, and where they lie.
 pub(super) struct Parsed {
-    pub(super) layout: Layout,
+    pub(super) layout: FileLayout,
     pub(super) content: Arc<Content>,
 }
 
@@ -245,7 +245,7 @@ impl Parsed {
             ));
         }
         places.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        Ok(Self { layout: Layout { header, places, bytes }, content: content.into() })
+        Ok(Self { layout: FileLayout { header, places, bytes }, content: content.into() })
     }
 
     /// Returns the tensors, sorted by name.
@@ -261,7 +261,7 @@ impl Parsed {
 
 /// The places of tensors in a safetensors file, and all of it that is before them.
 #[derive(Clone)]
-pub(crate) struct Layout {
+pub(crate) struct FileLayout {
     /// The length of the header, and the header: names, types, shapes, offsets and metadata.
     header: Vec<u8>,
     /// The tensors, sorted by name, and where their values start.
@@ -270,7 +270,7 @@ pub(crate) struct Layout {
     bytes: u64,
 }
 
-impl Layout {
+impl FileLayout {
     /// Lays tensors out as the library does: those of the widest types first, then by name.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub struct OpenedSum {
     chunks: Chunks,
     sums: Zeroizing<Vec<i64>>,
     /// For each chunk, its contributors and the sum of their weights.
-    parts: Vec<Part>,
+    parts: Vec<OpenedPart>,
 }
 
 impl OpenedSum {
@@ -63,7 +63,8 @@ impl OpenedSum {
     /// # Errors
     /// A value of a sum exceeds its tensor's type.
     pub fn decode(&self, sum: &Sum, output: Output) -> Result<Update, Error> {
-        let run = |(chunk, part): (u32, &Part)| (&self.sums[self.chunks.values_of(chunk)], part.1);
+        let run =
+            |(chunk, part): (u32, &OpenedPart)| (&self.sums[self.chunks.values_of(chunk)], part.1);
         codec::decode(&sum.agreement, &self.parameters, output, (0..).zip(&self.parts).map(run))
     }
 }
@@ -117,7 +118,7 @@ pub fn open_to(
 }
 
 /// The contributors of a chunk and the sum of their weights.
-type Part = (usize, u64);
+type OpenedPart = (usize, u64);
 
 /// A destination of opened chunks.
 trait Sink: Send + Sized {
@@ -128,7 +129,13 @@ trait Sink: Send + Sized {
     ///
     /// # Errors
     /// It cannot be written.
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
+    fn put(
+        &mut self,
+        chunk: usize,
+        part: OpenedPart,
+        at: usize,
+        values: &[i64],
+    ) -> Result<(), Error>;
 
     /// Stores what is not stored yet.
     ///
@@ -142,7 +149,7 @@ struct Kept<'a> {
     first_value: usize,
     sums: &'a mut [i64],
     first_chunk: usize,
-    parts: &'a mut [Part],
+    parts: &'a mut [OpenedPart],
 }
 
 impl Sink for Kept<'_> {
@@ -155,7 +162,13 @@ impl Sink for Kept<'_> {
         Self { first_value, sums, first_chunk, parts }
     }
 
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+    fn put(
+        &mut self,
+        chunk: usize,
+        part: OpenedPart,
+        at: usize,
+        values: &[i64],
+    ) -> Result<(), Error> {
         self.parts[chunk - self.first_chunk] = part;
         self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
         Ok(())
@@ -171,7 +184,7 @@ impl Sink for Decoder<'_> {
         Decoder::split_to(self, end_value)
     }
 
-    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+    fn put(&mut self, _: usize, part: OpenedPart, at: usize, values: &[i64]) -> Result<(), Error> {
         self.decode(at, values, part.1)
     }
 
@@ -181,13 +194,13 @@ impl Sink for Decoder<'_> {
 }
 
 /// Memory for what is decrypted, kept from one run to the next.
-struct Room {
+struct OpeningBuffer {
     scratch: Scratch,
     column: Zeroizing<Vec<u64>>,
     values: Zeroizing<Vec<i64>>,
 }
 
-impl Room {
+impl OpeningBuffer {
     /// Makes room for a run of an opener and the values of a chunk: a vector that grew would leave a copy
     /// behind.
     fn new(g: &Geometry, opener: &dyn Opener) -> Self {
@@ -252,8 +265,8 @@ impl<'a> Opening<'a> {
             (first..end, whole.split_to(end as usize, self.chunks.values_of(end - 1).end))
         });
         let runs: Vec<_> = runs.collect();
-        let room = || Room::new(g, &*opener);
-        let open = |room: &mut Room, (own, sink): (Range<u32>, S)| {
+        let room = || OpeningBuffer::new(g, &*opener);
+        let open = |room: &mut OpeningBuffer, (own, sink): (Range<u32>, S)| {
             let count = own.len() as u32;
             let opened = self.open(&*opener, own, room, sink);
             (self.observe)(count);
@@ -272,11 +285,11 @@ impl<'a> Opening<'a> {
         &self,
         opener: &dyn Opener,
         own: Range<u32>,
-        room: &mut Room,
+        room: &mut OpeningBuffer,
         mut sink: impl Sink,
     ) -> Result<(), Error> {
         let first = own.start;
-        let Room { scratch, column, values } = room;
+        let OpeningBuffer { scratch, column, values } = room;
         read_words(&mut scratch.words, &self.sum.stream[self.chunks.range_of(&own)]);
         let groups = Groups {
             chunks: self.chunks,
@@ -306,7 +319,7 @@ impl<'a> Opening<'a> {
         chunk: u32,
         slots: &[u64],
         (column, values): (&mut Vec<u64>, &mut Vec<i64>),
-    ) -> (bool, Part) {
+    ) -> (bool, OpenedPart) {
         let Range { start: at, end } = self.chunks.values_of(chunk);
         let g = self.chunks.geometry();
         if !self.chunks.carries_values(chunk) {
@@ -331,7 +344,7 @@ impl<'a> Opening<'a> {
     fn store_chunk(
         &self,
         chunk: u32,
-        part: Part,
+        part: OpenedPart,
         values: &[i64],
         sink: &mut impl Sink,
     ) -> Result<(), Error> {

@@ -29,11 +29,11 @@ struct Begun {
     round: u64,
     agreement: Agreement,
     accumulator: Accumulator,
-    parts: Vec<Part>,
+    parts: Vec<SummedPart>,
 }
 
 /// Some that were added together: contributors in their order, all of them in each chunk, or in each chunk these.
-struct Part {
+struct SummedPart {
     count: usize,
     sets: Option<Vec<ContributorSet>>,
 }
@@ -115,7 +115,7 @@ impl Summing {
             agreement.check_same(&begun.agreement)?;
         }
         contributors.iter().try_for_each(|c| self.distinct.check_new(c))?;
-        let part = Part { count: contributors.len(), sets: sets.map(<[_]>::to_vec) };
+        let part = SummedPart { count: contributors.len(), sets: sets.map(<[_]>::to_vec) };
         match &mut self.begun {
             Some(begun) => {
                 begun.accumulator.add_stream(stream)?;
@@ -159,7 +159,7 @@ struct Given<'a> {
 }
 
 /// Returns which of all `count` contributors each chunk is of.
-fn merge(parts: &[Part], count: usize, chunks: usize) -> Vec<ContributorSet> {
+fn merge(parts: &[SummedPart], count: usize, chunks: usize) -> Vec<ContributorSet> {
     if parts.iter().all(|part| part.sets.is_none()) {
         return vec![ContributorSet::all(count); chunks];
     }

@@ -23,7 +23,7 @@ use pyo3::{
 
 use super::{Context, ENGINE, PyVector, vector};
 use crate::{
-    arrays::Numbers,
+    arrays::NumberArrays,
     buffer::Frozen,
     errors::{Error, Result, no_pickle, warn, whole},
     files::{SECRET, whole_folder},
@@ -37,12 +37,12 @@ const EVALUATION: &str = "evaluation.cgk";
 
 /// A key that encrypts, and what is done under it without an evaluation key, made when it is first needed.
 #[derive(Clone)]
-pub(crate) struct Half {
+pub(crate) struct KeyHalf {
     pub(super) key: Arc<LevelledKey>,
     bare: Arc<OnceLock<Context>>,
 }
 
-impl Half {
+impl KeyHalf {
     fn new(key: LevelledKey) -> Self {
         Self { key: Arc::new(key), bare: Arc::default() }
     }
@@ -79,7 +79,7 @@ impl Half {
         if let Some(range) = range.filter(|range| !range.is_finite() || *range <= 0.0) {
             return Err(Error::parameter(format!("range={range}: it must be a positive number")));
         }
-        let numbers = Numbers::take(values)?;
+        let numbers = NumberArrays::take(values)?;
         let recipe = Recipe { range, layout: vector::layout(&numbers.shape) };
         let update = numbers.into_update()?;
         let key = &self.key;
@@ -128,7 +128,7 @@ fn evaluation_keys(key: &ckks::LevelledSecret, asked: &[Rotation]) -> Result<ckk
 
 /// The half of a key that anyone may have: it encrypts, and decrypts nothing.
 #[pyclass(frozen, name = "PublicKey", module = "ciphergram.ckks")]
-pub(crate) struct PyCkksPublicKey(pub(super) Half);
+pub(crate) struct PyCkksPublicKey(pub(super) KeyHalf);
 
 #[pymethods]
 impl PyCkksPublicKey {
@@ -177,7 +177,7 @@ impl PyCkksPublicKey {
     #[staticmethod]
     fn from_json(py: Python<'_>, key: &str) -> Result<Self> {
         match run(py, || Ok(KeyFile::from_json(key)?))? {
-            KeyFile::Levelled(key @ LevelledKey::Public(_), _) => Ok(Self(Half::new(key))),
+            KeyFile::Levelled(key @ LevelledKey::Public(_), _) => Ok(Self(KeyHalf::new(key))),
             KeyFile::Levelled(..) => {
                 Err(Error::Own("KeyKind", "this is the text of a secret key".into()))
             }
@@ -209,14 +209,14 @@ impl PyCkksPublicKey {
 
 /// The secret half of a key, which decrypts.
 #[pyclass(frozen, name = "SecretKey", module = "ciphergram.ckks")]
-pub(crate) struct PyCkksSecretKey(pub(super) Half);
+pub(crate) struct PyCkksSecretKey(pub(super) KeyHalf);
 
 #[pymethods]
 impl PyCkksSecretKey {
     /// The half that anyone may have.
     #[getter]
     fn public(&self) -> PyCkksPublicKey {
-        PyCkksPublicKey(Half::new(LevelledKey::Public(self.0.key.public().clone())))
+        PyCkksPublicKey(KeyHalf::new(LevelledKey::Public(self.0.key.public().clone())))
     }
 
     /// The key's id, as hexadecimal digits.
@@ -246,7 +246,7 @@ impl PyCkksSecretKey {
     /// Makes evaluation keys, for whoever computes: for products, and for rotations.
     ///
     /// Args:
-    ///     rotations: Numbers of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by
+    ///     rotations: NumberArrays of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by
     ///         a matrix of 10 rows and 64 columns, which a vector of 64 values is multiplied by.
     ///
     /// Raises:
@@ -423,7 +423,7 @@ pub(crate) struct PyCkksKeys {
 
 impl PyCkksKeys {
     fn new(py: Python<'_>, key: LevelledKey, evaluation: PyEvaluationKeys) -> Result<Self> {
-        let secret = PyCkksSecretKey(Half::new(key));
+        let secret = PyCkksSecretKey(KeyHalf::new(key));
         evaluation.context.check(secret.id())?;
         let public = Py::new(py, secret.public())?;
         let (secret, evaluation) = (Py::new(py, secret)?, Py::new(py, evaluation)?);
@@ -480,7 +480,7 @@ impl PyCkksKeys {
 /// Args:
 ///     scheme: "ckks-4096x1", "ckks-4096x2", "ckks-8192x7" or "ckks-16384x14": the values of a ciphertext, and the
 ///         products in a row that there is room for.
-///     rotations: Numbers of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by a
+///     rotations: NumberArrays of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by a
 ///         matrix of 10 rows and 64 columns, which a vector of 64 values is multiplied by.
 ///
 /// Raises:
@@ -516,9 +516,9 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
         return match read(py, &path)? {
             File::Evaluation(keys) => Ok(keys.into_bound_py_any(py)?),
             File::Key(key @ LevelledKey::Public(_)) => {
-                Ok(PyCkksPublicKey(Half::new(key)).into_bound_py_any(py)?)
+                Ok(PyCkksPublicKey(KeyHalf::new(key)).into_bound_py_any(py)?)
             }
-            File::Key(key) => Ok(PyCkksSecretKey(Half::new(key)).into_bound_py_any(py)?),
+            File::Key(key) => Ok(PyCkksSecretKey(KeyHalf::new(key)).into_bound_py_any(py)?),
         };
     }
     let wrong = |file: &str, what: &str| {

@@ -19,7 +19,7 @@ use pyo3::{
 
 use super::{Context, ENGINE, keys};
 use crate::{
-    arrays::{self, Numbers},
+    arrays::{self, NumberArrays},
     buffer::Frozen,
     errors::{Error, Result, whole},
     files::replace,
@@ -45,19 +45,19 @@ pub(crate) struct PyVector {
 }
 
 /// What an encrypted vector is computed with.
-enum Operand<'py> {
+enum VectorOperand<'py> {
     Vector(Bound<'py, PyVector>),
     /// One number for all values.
     Number(f64),
-    Numbers(Numbers),
+    Numbers(NumberArrays),
 }
 
-impl<'py> Operand<'py> {
+impl<'py> VectorOperand<'py> {
     fn of(object: &Bound<'py, PyAny>) -> Result<Self> {
         if let Ok(vector) = object.cast::<PyVector>() {
             return Ok(Self::Vector(vector.clone()));
         }
-        let numbers = Numbers::take(object)?;
+        let numbers = NumberArrays::take(object)?;
         match (&numbers.shape[..], &numbers.values()[..]) {
             ([], &[number]) => Ok(Self::Number(number)),
             _ => Ok(Self::Numbers(numbers)),
@@ -183,9 +183,9 @@ impl PyVector {
             let text = format!("{found} does not multiply a vector of shape {}", self.shape_text());
             Err(Error::Own("LayoutError", text))
         };
-        let operand = Operand::of(other)?;
-        let is_vector = |operand: &Operand<'_>| match operand {
-            Operand::Vector(other) => other.get().vector.shape().len() == 1,
+        let operand = VectorOperand::of(other)?;
+        let is_vector = |operand: &VectorOperand<'_>| match operand {
+            VectorOperand::Vector(other) => other.get().vector.shape().len() == 1,
             _ => true,
         };
         if shape.len() != 1 || !is_vector(&operand) {
@@ -194,13 +194,13 @@ impl PyVector {
             return Err(Error::Own("LayoutError", text.into()));
         }
         match operand {
-            Operand::Vector(other) if other.get().vector.shape() == shape => self
+            VectorOperand::Vector(other) if other.get().vector.shape() == shape => self
                 .compute_both(&other, |a, evaluator, b| a.multiply(evaluator, b)?.sum(evaluator)),
-            Operand::Vector(other) => {
+            VectorOperand::Vector(other) => {
                 wrong(&format!("a vector of shape {}", other.get().shape_text()))
             }
-            Operand::Number(_) => wrong("one number"),
-            Operand::Numbers(numbers) => match (&numbers.shape[..], is_left) {
+            VectorOperand::Number(_) => wrong("one number"),
+            VectorOperand::Numbers(numbers) => match (&numbers.shape[..], is_left) {
                 (&[rows, columns], true) => self.by_matrix(py, &numbers.values(), (rows, columns)),
                 (&[rows, columns], false) => {
                     let turned = transposed(&numbers.values(), rows as usize, columns as usize);
@@ -362,12 +362,12 @@ impl PyVector {
     ///     NotFinite, Overflow: A number of it is not finite, or too large.
     fn __add__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
         let py = other.py();
-        match Operand::of(other)? {
-            Operand::Vector(other) => {
+        match VectorOperand::of(other)? {
+            VectorOperand::Vector(other) => {
                 self.compute_both(&other, |a, evaluator, b| a.add(evaluator, b))
             }
-            Operand::Number(number) => self.plus_one(py, number),
-            Operand::Numbers(numbers) => self.plus(py, &numbers.values(), &numbers.shape),
+            VectorOperand::Number(number) => self.plus_one(py, number),
+            VectorOperand::Numbers(numbers) => self.plus(py, &numbers.values(), &numbers.shape),
         }
     }
 
@@ -378,12 +378,12 @@ impl PyVector {
     /// Subtracts another vector, an array or a number: see `__add__`.
     fn __sub__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
         let py = other.py();
-        match Operand::of(other)? {
-            Operand::Vector(other) => {
+        match VectorOperand::of(other)? {
+            VectorOperand::Vector(other) => {
                 self.compute_both(&other, |a, evaluator, b| a.sub(evaluator, b))
             }
-            Operand::Number(number) => self.plus_one(py, -number),
-            Operand::Numbers(numbers) => {
+            VectorOperand::Number(number) => self.plus_one(py, -number),
+            VectorOperand::Numbers(numbers) => {
                 let negative: Vec<_> = numbers.values().iter().map(|x| -x).collect();
                 self.plus(py, &negative, &numbers.shape)
             }
@@ -407,12 +407,12 @@ impl PyVector {
     ///     KeyMismatch, LayoutError, DtypeError, NotFinite: As `__add__`.
     fn __mul__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
         let py = other.py();
-        match Operand::of(other)? {
-            Operand::Vector(other) => {
+        match VectorOperand::of(other)? {
+            VectorOperand::Vector(other) => {
                 self.compute_both(&other, |a, evaluator, b| a.multiply(evaluator, b))
             }
-            Operand::Number(number) => self.times_one(py, number),
-            Operand::Numbers(numbers) => self.times(py, &numbers.values(), &numbers.shape),
+            VectorOperand::Number(number) => self.times_one(py, number),
+            VectorOperand::Numbers(numbers) => self.times(py, &numbers.values(), &numbers.shape),
         }
     }
 
@@ -423,19 +423,19 @@ impl PyVector {
     /// Divides by numbers in clear: by an integer on the same level, by others as it multiplies.
     fn __truediv__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
         let py = other.py();
-        match Operand::of(other)? {
-            Operand::Vector(_) => Err(PyTypeError::new_err(
+        match VectorOperand::of(other)? {
+            VectorOperand::Vector(_) => Err(PyTypeError::new_err(
                 "a vector is not divided by an encrypted one: multiply by a polynomial that is near the inverse",
             )
             .into()),
-            Operand::Number(0.0) => Err(PyZeroDivisionError::new_err("division by zero").into()),
-            Operand::Number(number) if number.fract() == 0.0 && number.abs() < LARGEST_INTEGER => {
+            VectorOperand::Number(0.0) => Err(PyZeroDivisionError::new_err("division by zero").into()),
+            VectorOperand::Number(number) if number.fract() == 0.0 && number.abs() < LARGEST_INTEGER => {
                 let by = number.abs() as u64;
                 let quotient = self.compute(py, |vector, _| vector.divide(by))?;
                 if number < 0.0 { quotient.negated(py) } else { Ok(quotient) }
             }
-            Operand::Number(number) => self.times_one(py, number.recip()),
-            Operand::Numbers(numbers) => {
+            VectorOperand::Number(number) => self.times_one(py, number.recip()),
+            VectorOperand::Numbers(numbers) => {
                 let inverse: Vec<_> = numbers.values().iter().map(|x| x.recip()).collect();
                 self.times(py, &inverse, &numbers.shape)
             }
@@ -501,12 +501,12 @@ impl PyVector {
     /// Returns the polynomial of each value: `⌈log₂(degree + 1)⌉` levels lower.
     ///
     /// Args:
-    ///     coefficients: Numbers, that of the lowest power first.
+    ///     coefficients: NumberArrays, that of the lowest power first.
     ///
     /// Raises:
     ///     OutOfLevels, NoEvaluationKey, Overflow, DtypeError, NotFinite: As `__mul__`.
     fn polyval(&self, coefficients: &Bound<'_, PyAny>) -> Result<Self> {
-        let numbers = Numbers::take(coefficients)?;
+        let numbers = NumberArrays::take(coefficients)?;
         if numbers.shape.len() != 1 {
             let text =
                 format!("coefficients are a list of numbers, not of shape {:?}", numbers.shape);

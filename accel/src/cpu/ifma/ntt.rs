@@ -202,7 +202,7 @@ fn forward_block<const ROOMY: bool>(
 }
 
 /// Sixteen neighbours.
-type Pair = [[u64; 8]; 2];
+type PackedPair = [[u64; 8]; 2];
 
 /// Pairs that take the last stages side by side: the steps of one wait for each other.
 const PAIRS: usize = 4;
@@ -230,7 +230,7 @@ fn last_stages<const ROOMY: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn last_of_pairs<const ROOMY: bool, const COUNT: usize>(
-    pairs: &mut [Pair; COUNT],
+    pairs: &mut [PackedPair; COUNT],
     first: usize,
     prime: Prime<ROOMY>,
     limb: &Limb,

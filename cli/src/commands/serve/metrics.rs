@@ -9,7 +9,7 @@ use ciphergram_nic::{
     round::AggregatorEvent,
 };
 
-use super::status::{Phase, Presence};
+use super::status::{Presence, RoundPhase};
 
 /// The upper ends of the histograms' buckets, in seconds.
 const BUCKETS_S: [f64; 12] =
@@ -29,7 +29,7 @@ pub(super) struct Metrics {
     clients_resumed: u64,
     clients_lost: u64,
     /// Of each phase of rounds.
-    phases: [Histogram; Phase::ALL.len()],
+    phases: [Histogram; RoundPhase::ALL.len()],
 }
 
 #[derive(Clone, Default)]
@@ -67,7 +67,7 @@ impl Metrics {
     }
 
     /// Adds the seconds that a round spent in a phase.
-    pub(super) fn spent(&mut self, phase: Phase, seconds: f64) {
+    pub(super) fn spent(&mut self, phase: RoundPhase, seconds: f64) {
         let Histogram { sum, counts } = &mut self.phases[phase as usize];
         *sum += seconds;
         counts[BUCKETS_S.partition_point(|&end| end < seconds)] += 1;
@@ -101,7 +101,7 @@ impl Metrics {
 
     fn write_phases(&self, page: &mut String) {
         let mut lines = vec![];
-        for (phase, Histogram { sum, counts }) in Phase::ALL.iter().zip(&self.phases) {
+        for (phase, Histogram { sum, counts }) in RoundPhase::ALL.iter().zip(&self.phases) {
             let phase = format!("phase=\"{}\"", phase.name());
             lines.push((format!("_sum{{{phase}}}"), format!("{sum:?}")));
             let all: u64 = counts.iter().sum();

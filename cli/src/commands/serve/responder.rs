@@ -47,10 +47,10 @@ impl Page {
 /// Threads that answer requests.
 pub(super) struct Responder {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
 }
 
-struct State {
+struct ConnectionState {
     /// Read from a request's first byte to the last of its answer.
     answering: RwLock<()>,
     over: AtomicBool,
@@ -70,7 +70,7 @@ impl Responder {
         let address = listener.local_addr()?;
         let local = address.ip().is_loopback();
         let (over, busy) = (AtomicBool::default(), AtomicUsize::default());
-        let state = State { answering: RwLock::default(), over, busy, local };
+        let state = ConnectionState { answering: RwLock::default(), over, busy, local };
         let (state, pages) = (Arc::new(state), Arc::new(pages));
         for _ in 0..THREADS {
             let (listener, state, pages) = (listener.clone(), state.clone(), pages.clone());
@@ -98,7 +98,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(listener: &TcpListener, state: &State, pages: &impl Fn(&str) -> Option<Page>) {
+fn run(listener: &TcpListener, state: &ConnectionState, pages: &impl Fn(&str) -> Option<Page>) {
     while !state.over.load(Ordering::SeqCst) {
         match listener.accept() {
             Ok((stream, _)) => {
@@ -115,7 +115,11 @@ fn run(listener: &TcpListener, state: &State, pages: &impl Fn(&str) -> Option<Pa
     }
 }
 
-fn answer(mut peer: Timed, state: &State, pages: &impl Fn(&str) -> Option<Page>) -> io::Result<()> {
+fn answer(
+    mut peer: Timed,
+    state: &ConnectionState,
+    pages: &impl Fn(&str) -> Option<Page>,
+) -> io::Result<()> {
     // A connection that nothing is asked of holds up no end.
     peer.wait()?;
     let _answering = state.answering.read();
@@ -125,7 +129,7 @@ fn answer(mut peer: Timed, state: &State, pages: &impl Fn(&str) -> Option<Page>)
     let request = parse(&read_head(&mut peer)?, state.local);
     let is_understood = request.is_ok();
     let (page, body_wanted) = match request {
-        Ok(Request { path, with_body }) => {
+        Ok(HttpRequest { path, with_body }) => {
             (pages(&path).unwrap_or_else(|| refusal(NOT_FOUND)), with_body)
         }
         Err(status) => (refusal(status), true),
@@ -177,14 +181,14 @@ fn is_whole(head: &[u8]) -> bool {
 
 /// A request that may be answered with a page.
 #[derive(Debug, PartialEq)]
-struct Request {
+struct HttpRequest {
     /// Without what follows a `?`.
     path: String,
     with_body: bool,
 }
 
 /// Returns the request, or the status that refuses it.
-fn parse(head: &[u8], local: bool) -> Result<Request, &'static str> {
+fn parse(head: &[u8], local: bool) -> Result<HttpRequest, &'static str> {
     let text = std::str::from_utf8(head).ok().filter(|_| is_whole(head)).ok_or(BAD_REQUEST)?;
     let mut lines = text.split("\r\n");
     let line = lines.next().unwrap_or_default();
@@ -206,7 +210,7 @@ fn parse(head: &[u8], local: bool) -> Result<Request, &'static str> {
     }
     let path = target.split('?').next().unwrap_or_default().to_owned();
     match method {
-        "GET" | "HEAD" => Ok(Request { path, with_body: method == "GET" }),
+        "GET" | "HEAD" => Ok(HttpRequest { path, with_body: method == "GET" }),
         _ => Err(METHOD_NOT_ALLOWED),
     }
 }
@@ -269,7 +273,7 @@ mod tests {
             [("GET /metrics?a=b HTTP/1.1", true), ("HEAD /metrics HTTP/1.0", false)]
         {
             let head = format!("{line}\r\nHost: localhost:9464\r\n\r\n");
-            let request = Request { path: "/metrics".into(), with_body };
+            let request = HttpRequest { path: "/metrics".into(), with_body };
             assert_eq!(parse(head.as_bytes(), true), Ok(request), "{line}");
             assert_eq!(
                 parse(&head.as_bytes()[..head.len() - 1], true),

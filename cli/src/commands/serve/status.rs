@@ -29,7 +29,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// A phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum RoundPhase {
     /// From the first client's joining to the opening.
     Waiting,
     /// From the opening until every chunk is settled.
@@ -38,7 +38,7 @@ pub(super) enum Phase {
     Delivering,
 }
 
-impl Phase {
+impl RoundPhase {
     pub(super) const ALL: [Self; 3] = [Self::Waiting, Self::Summing, Self::Delivering];
 
     pub(super) fn name(self) -> &'static str {
@@ -67,7 +67,7 @@ pub(super) struct Presence {
 
 /// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RoundsState {
     /// Not here: its last round, if it was in one, is over.
     Missing,
     /// Waits for the next round.
@@ -82,7 +82,7 @@ enum State {
     Refused,
 }
 
-impl State {
+impl RoundsState {
     const NAMES: [&str; 6] =
         ["missing", "joined", "contributing", "contributed", "lost", "refused"];
 
@@ -101,7 +101,7 @@ impl State {
 
 #[derive(Clone, Copy)]
 struct Client {
-    state: State,
+    state: RoundsState,
     /// The round that `state` and `chunks` are about, if it is in one.
     round: u32,
     chunks: u32,
@@ -129,10 +129,10 @@ struct Round {
 }
 
 impl Round {
-    fn phase(&self) -> Option<Phase> {
+    fn phase(&self) -> Option<RoundPhase> {
         match (self.closed, self.finished) {
-            (None, _) => Some(Phase::Summing),
-            (Some(_), None) => Some(Phase::Delivering),
+            (None, _) => Some(RoundPhase::Summing),
+            (Some(_), None) => Some(RoundPhase::Delivering),
             (Some(_), Some(_)) => None,
         }
     }
@@ -147,7 +147,7 @@ impl Round {
 
 /// Bytes since the start.
 #[derive(Clone, Copy)]
-struct Sample {
+struct RateSample {
     elapsed: Duration,
     received_bytes: u64,
     sent_bytes: u64,
@@ -173,13 +173,13 @@ pub(super) struct Status {
     /// Of the latest round.
     cells: Vec<Cell>,
     pub(super) metrics: Metrics,
-    samples: VecDeque<Sample>,
+    samples: VecDeque<RateSample>,
     events: VecDeque<Value>,
 }
 
 impl Status {
     pub(super) fn new(terms: Terms, now: Instant) -> Self {
-        let client = Client { state: State::Missing, round: 0, chunks: 0 };
+        let client = Client { state: RoundsState::Missing, round: 0, chunks: 0 };
         Self {
             began: now,
             turned: now,
@@ -199,7 +199,11 @@ impl Status {
     }
 
     /// Takes an observation in. Returns the phase that ended with it, and its span.
-    pub(super) fn follow(&mut self, seen: &Observation, now: Instant) -> Option<(Phase, Duration)> {
+    pub(super) fn follow(
+        &mut self,
+        seen: &Observation,
+        now: Instant,
+    ) -> Option<(RoundPhase, Duration)> {
         self.turned = now;
         self.metrics.follow(seen);
         let event = match seen {
@@ -212,32 +216,36 @@ impl Status {
         match event {
             AggregatorEvent::Joined { contributor, .. } => {
                 self.waiting_since.get_or_insert(now);
-                self.set(*contributor, State::Joined, 0);
+                self.set(*contributor, RoundsState::Joined, 0);
             }
             AggregatorEvent::Refused { contributor, .. } => self.on_refused(*contributor),
             AggregatorEvent::Resumed { round, contributor } => {
                 let closed = self.round(*round).is_some_and(|round| round.closed.is_some());
-                let state = if closed { State::Contributed } else { State::Contributing };
+                let state =
+                    if closed { RoundsState::Contributed } else { RoundsState::Contributing };
                 self.set(*contributor, state, *round);
             }
             AggregatorEvent::Opened { round, contributors, chunks } => {
-                return Some((Phase::Waiting, self.on_opened(*round, contributors, *chunks, now)));
+                return Some((
+                    RoundPhase::Waiting,
+                    self.on_opened(*round, contributors, *chunks, now),
+                ));
             }
             AggregatorEvent::Preparing { .. } => {}
             AggregatorEvent::TooFew(shortage) if shortage.waits_on => {}
             AggregatorEvent::OpenFailed { .. } | AggregatorEvent::TooFew(_) => {
                 self.waiting_since = None;
-                self.change(|client| client.state == State::Joined, State::Refused);
+                self.change(|client| client.state == RoundsState::Joined, RoundsState::Refused);
             }
             AggregatorEvent::Settled { chunk, leaves, .. } => self.on_settled(*chunk, *leaves),
             AggregatorEvent::Lost { round, contributor } => {
-                self.set(*contributor, State::Lost, *round);
+                self.set(*contributor, RoundsState::Lost, *round);
             }
             AggregatorEvent::Closed(summary) => {
-                return Some((Phase::Summing, self.on_closed(summary, now)?));
+                return Some((RoundPhase::Summing, self.on_closed(summary, now)?));
             }
             AggregatorEvent::Finished { round } => {
-                return Some((Phase::Delivering, self.on_finished(*round, now)?));
+                return Some((RoundPhase::Delivering, self.on_finished(*round, now)?));
             }
             AggregatorEvent::Allowed { .. } | AggregatorEvent::Stranger { .. } => {}
         }
@@ -304,7 +312,7 @@ impl Status {
     }
 
     /// Notes a client's state; a number that nobody was declared by is not noted.
-    fn set(&mut self, number: u16, state: State, round: u32) {
+    fn set(&mut self, number: u16, state: RoundsState, round: u32) {
         if let Some(client) = self.clients.get_mut(usize::from(number)) {
             let chunks =
                 if client.round == round && state.is_in_round() { client.chunks } else { 0 };
@@ -312,7 +320,7 @@ impl Status {
         }
     }
 
-    fn change(&mut self, which: impl Fn(&Client) -> bool, state: State) {
+    fn change(&mut self, which: impl Fn(&Client) -> bool, state: RoundsState) {
         self.clients
             .iter_mut()
             .filter(|client| which(client))
@@ -330,7 +338,7 @@ impl Status {
         if since.is_none_or(|since| since >= SAMPLE_SPAN) {
             let (received, sent) = (progress.stats.received, progress.stats.sent);
             let (received_bytes, sent_bytes) = (received.wire_bytes(), sent.wire_bytes());
-            self.samples.push_back(Sample { elapsed, received_bytes, sent_bytes });
+            self.samples.push_back(RateSample { elapsed, received_bytes, sent_bytes });
             if self.samples.len() > MAX_SAMPLES {
                 self.samples.pop_front();
             }
@@ -343,8 +351,8 @@ impl Status {
             let own = client.filter(|c| c.round == round.round && c.state.is_in_round());
             let Some(client) = own.filter(|c| c.chunks <= *chunks) else { continue };
             client.chunks = *chunks;
-            if client.state == State::Contributing && *chunks == round.chunks {
-                client.state = State::Contributed;
+            if client.state == RoundsState::Contributing && *chunks == round.chunks {
+                client.state = RoundsState::Contributed;
             }
         }
     }
@@ -352,9 +360,11 @@ impl Status {
     fn on_refused(&mut self, number: u16) {
         // Somebody else may have claimed the number of one that is here: it is not refused by that.
         let client = self.clients.get_mut(usize::from(number));
-        let absent = |client: &&mut Client| matches!(client.state, State::Missing | State::Refused);
+        let absent = |client: &&mut Client| {
+            matches!(client.state, RoundsState::Missing | RoundsState::Refused)
+        };
         if let Some(client) = client.filter(absent) {
-            client.state = State::Refused;
+            client.state = RoundsState::Refused;
         }
     }
 
@@ -367,10 +377,10 @@ impl Status {
     ) -> Duration {
         let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now - since);
         for contributor in contributors {
-            self.set(*contributor, State::Contributing, number);
+            self.set(*contributor, RoundsState::Contributing, number);
         }
         // All who waited are in it, but for those that it left out.
-        self.change(|client| client.state == State::Joined, State::Refused);
+        self.change(|client| client.state == RoundsState::Joined, RoundsState::Refused);
         self.opened += 1;
         self.cells = vec![Cell::default(); chunks.div_ceil(chunks_per_cell(chunks)) as usize];
         self.rounds.push_back(Round {
@@ -406,8 +416,8 @@ impl Status {
         for (number, chunks) in &summary.contributed {
             let client = self.clients.get_mut(usize::from(*number));
             let Some(client) = client.filter(|c| c.round == summary.round) else { continue };
-            if client.state == State::Contributing {
-                client.state = State::Contributed;
+            if client.state == RoundsState::Contributing {
+                client.state = RoundsState::Contributed;
                 client.chunks = *chunks;
             }
         }
@@ -424,9 +434,10 @@ impl Status {
         let span = now - round.closed?;
         // Who was in the last of all rounds is missing nowhere.
         if !self.is_last() {
-            let left =
-                |client: &Client| client.state == State::Contributed && client.round == number;
-            self.change(left, State::Missing);
+            let left = |client: &Client| {
+                client.state == RoundsState::Contributed && client.round == number
+            };
+            self.change(left, RoundsState::Missing);
         }
         Some(span)
     }
@@ -439,7 +450,7 @@ impl Status {
         let Presence { connected, missing, .. } = self.presence();
         let (phase, phase_span) = self.phase(now);
         let count = |name| self.clients.iter().filter(|client| client.state.name() == name).count();
-        let counts = State::NAMES.map(|name| (name.to_owned(), json!(count(name))));
+        let counts = RoundsState::NAMES.map(|name| (name.to_owned(), json!(count(name))));
         let ranges = self.ranges.map(|r| json!({"done": r.done, "levels": r.levels}));
         let each = |(number, client): (usize, &Client)| json!({"client": number, "state": client.state.name(), "chunks": client.chunks});
         json!({
@@ -478,7 +489,7 @@ impl Status {
             }
             None => {
                 let waited = self.waiting_since.map_or(Duration::ZERO, |since| now - since);
-                (Phase::Waiting.name(), waited)
+                (RoundPhase::Waiting.name(), waited)
             }
         }
     }
@@ -528,7 +539,7 @@ fn line_json(round: &Round, now: Instant) -> Value {
     let [waiting, summing, delivering] = round.spans(now).map(|s| s.map(|span| span.as_secs_f64()));
     json!({
         "round": round.number,
-        "phase": round.phase().map_or("finished", Phase::name),
+        "phase": round.phase().map_or("finished", RoundPhase::name),
         "contributors": round.contributors,
         "whole_contributors": round.whole,
         "chunks": round.chunks,

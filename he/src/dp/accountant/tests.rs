@@ -67,7 +67,7 @@ fn narrow_shares_do_not_sum_to_a_discrete_gaussian_for_free() {
     let m = |deviation: f64| {
         let mut m = mechanism(1.0, 10);
         (m.share_variance, m.squared_norm, m.values) = (deviation * deviation, 1, 1_000_000);
-        Sum::new(&m, 10)
+        MomentSum::new(&m, 10)
     };
     // τ is that of the paper's sum of nine terms, the first of which is nearly all of it.
     let first = 10.0 * (-std::f64::consts::PI.powi(2)).exp();

@@ -28,9 +28,9 @@ const SMALL_FACTOR_LIMIT: u32 = 1 << 16;
 
 /// n and n², validated, with what is derived from them once: clones share it.
 #[derive(Clone)]
-pub struct PaillierModulus(Arc<Shared>);
+pub struct PaillierModulus(Arc<ModulusState>);
 
-struct Shared {
+struct ModulusState {
     n: Arc<Modulus>,
     n_squared: Arc<Modulus>,
     djn: bool,
@@ -70,7 +70,7 @@ impl PaillierModulus {
         let n = Arc::new(Modulus::new("n", n).map_err(|_| ModulusFault::Even)?);
         let size = |_| ModulusFault::Size { found, expected: MAX_MODULUS_BITS / 2 };
         let n_squared = Arc::new(Modulus::square("n²", &n).map_err(size)?);
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(ModulusState {
             n,
             scale: scale_program(&n_squared),
             product: product_program(&n_squared),

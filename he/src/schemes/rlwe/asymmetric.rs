@@ -24,9 +24,9 @@ use crate::{
 
 /// The public half of a key: the seed of the uniform `a`, and `b = a·s + e`. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Public(Arc<Shared>);
+pub(crate) struct Public(Arc<PublicState>);
 
-struct Shared {
+struct PublicState {
     parameters: Arc<RlweParameters>,
     seed: [u8; 32],
     /// `b` in beats, as masks travel.
@@ -117,7 +117,7 @@ impl Public {
             Operand::Out(b),
         ];
         engine.run(&program.build(), &mut operands)?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(PublicState {
             parameters: parameters.clone(),
             seed: *seed,
             packed: packed.into(),
@@ -284,7 +284,7 @@ impl DecryptPolynomial for Decryption {
 
 /// Builds the program that encrypts one polynomial: its mask and its values.
 fn encrypt_program(public: &Public) -> Program {
-    let Shared { parameters, ntt: [a, b], .. } = &*public.0;
+    let PublicState { parameters, ntt: [a, b], .. } = &*public.0;
     let ring = &parameters.ring;
     let mut program = Builder::new("ckks-sum-public.encrypt");
     let message = program.integers("message", ring.degree() * parameters.message_words());

@@ -42,7 +42,7 @@ const SMALL_WORDS: usize = 4 * 8192;
 
 /// Memory for a polynomial, kept from one to the next.
 #[derive(Default)]
-struct Room {
+struct PolynomialBuffer {
     fields: FieldRoom,
     message: Zeroizing<Vec<u64>>,
     slot: Zeroizing<Vec<u64>>,
@@ -80,10 +80,10 @@ impl<E: EncryptPolynomial> Encryptor for GroupEncryptor<E> {
             groups.push((group, bytes));
             rest = after;
         }
-        let seal = |room: &mut Room, (group, bytes): (Range<u32>, &mut [u8])| {
+        let seal = |room: &mut PolynomialBuffer, (group, bytes): (Range<u32>, &mut [u8])| {
             self.seal_group(engine, packing, group, room, bytes)
         };
-        spread(groups, Room::default, seal).into_iter().collect()
+        spread(groups, PolynomialBuffer::default, seal).into_iter().collect()
     }
 }
 
@@ -94,7 +94,7 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
         engine: &dyn Engine,
         packing: &Packing<'_>,
         own: Range<u32>,
-        room: &mut Room,
+        room: &mut PolynomialBuffer,
         out: &mut [u8],
     ) -> Result<(), Error> {
         let (ring, g) = (&self.parameters.ring, &self.parameters.geometry);

@@ -64,7 +64,7 @@ fn each_counter_counts_its_own() {
     let elapsed = std::time::Duration::ZERO;
     let progress = Progress { elapsed, waiting: 0, ranges: None, round: None, stats };
     metrics.follow(&Observation::Progress(progress));
-    metrics.spent(Phase::Summing, 0.5);
+    metrics.spent(RoundPhase::Summing, 0.5);
     let terms = Terms { scheme: "ckks-sum", clients: 12, min_clients: 1, rounds: 1 };
     let mut status = Status::new(terms, Instant::now());
     let joined = AggregatorEvent::Joined { contributor, peer: Peer::of(node), missing: vec![] };

@@ -24,7 +24,7 @@ impl Told {
         self.now += Duration::from_secs(seconds);
     }
 
-    fn hear(&mut self, event: AggregatorEvent) -> Option<(Phase, u64)> {
+    fn hear(&mut self, event: AggregatorEvent) -> Option<(RoundPhase, u64)> {
         let ended = self.status.follow(&Observation::Event(event), self.now);
         ended.map(|(phase, span)| (phase, span.as_secs()))
     }
@@ -38,7 +38,7 @@ impl Told {
         self.hear(AggregatorEvent::Refused { contributor, reason: "its words".into() });
     }
 
-    fn open(&mut self, round: u32, contributors: &[u16]) -> Option<(Phase, u64)> {
+    fn open(&mut self, round: u32, contributors: &[u16]) -> Option<(RoundPhase, u64)> {
         let contributors = contributors.to_vec();
         self.hear(AggregatorEvent::Opened { round, contributors, chunks: CHUNKS })
     }
@@ -54,7 +54,7 @@ impl Told {
         round: u32,
         withheld: u32,
         contributed: &[(u16, u32)],
-    ) -> Option<(Phase, u64)> {
+    ) -> Option<(RoundPhase, u64)> {
         self.hear(AggregatorEvent::Closed(RoundSummary {
             round,
             closed: CHUNKS - withheld,
@@ -151,19 +151,22 @@ fn phases_take_their_time() {
     told.follow(told.nothing_yet());
     assert_eq!(told.json()["ranges"], json!(null));
     told.join(1);
-    assert_eq!(told.open(0, &[0, 1]), Some((Phase::Waiting, 3)));
+    assert_eq!(told.open(0, &[0, 1]), Some((RoundPhase::Waiting, 3)));
     told.pass(4);
     assert_eq!(phase(&told), ("summing".into(), Some(4.0)));
-    assert_eq!(told.close(0, 20, &[(0, 480), (1, 400)]), Some((Phase::Summing, 4)));
+    assert_eq!(told.close(0, 20, &[(0, 480), (1, 400)]), Some((RoundPhase::Summing, 4)));
     told.pass(1);
     told.join(2);
     told.pass(1);
     assert_eq!(phase(&told), ("delivering".into(), Some(2.0)));
-    assert_eq!(told.hear(AggregatorEvent::Finished { round: 0 }), Some((Phase::Delivering, 2)));
+    assert_eq!(
+        told.hear(AggregatorEvent::Finished { round: 0 }),
+        Some((RoundPhase::Delivering, 2))
+    );
     assert_eq!(phase(&told), ("waiting".into(), Some(1.0)));
     told.pass(9);
     told.join(0);
-    assert_eq!(told.open(1, &[0, 2]), Some((Phase::Waiting, 10)));
+    assert_eq!(told.open(1, &[0, 2]), Some((RoundPhase::Waiting, 10)));
     let expected = json!({
         "round": 0, "phase": "finished", "contributors": 2, "whole_contributors": 0, "chunks": CHUNKS,
         "withheld": 20, "waiting_s": 3.0, "summing_s": 4.0, "delivering_s": 2.0,
