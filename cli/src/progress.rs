@@ -1,5 +1,5 @@
 //! Progress of a command that takes over a second: one line on standard error, if that is a terminal, erased at the
-//! end. What is printed beside it goes above it: see [`beside`].
+//! end. What is printed beside it goes above it: see [`above_line`].
 
 use std::{
     borrow::Cow,

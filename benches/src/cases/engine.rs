@@ -9,7 +9,7 @@ use ciphergram_accel::{Cycles, Engine, Info, Operand, Present, Program, RunError
 
 use crate::Failure;
 
-/// Runs programs on another engine, and inside [`Metered::count`] sums the multiply instructions that they issue.
+/// Runs programs on another engine, and can sum the multiply instructions that they issue.
 pub struct Metered {
     inner: Present,
     multiply_rate: Option<f64>,

@@ -246,7 +246,7 @@ impl PyCkksSecretKey {
     /// Makes evaluation keys, for whoever computes: for products, and for rotations.
     ///
     /// Args:
-    ///     rotations: NumberArrays of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by
+    ///     rotations: Numbers of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by
     ///         a matrix of 10 rows and 64 columns, which a vector of 64 values is multiplied by.
     ///
     /// Raises:
@@ -480,7 +480,7 @@ impl PyCkksKeys {
 /// Args:
 ///     scheme: "ckks-4096x1", "ckks-4096x2", "ckks-8192x7" or "ckks-16384x14": the values of a ciphertext, and the
 ///         products in a row that there is room for.
-///     rotations: NumberArrays of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by a
+///     rotations: Numbers of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by a
 ///         matrix of 10 rows and 64 columns, which a vector of 64 values is multiplied by.
 ///
 /// Raises:

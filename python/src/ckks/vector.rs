@@ -501,7 +501,7 @@ impl PyVector {
     /// Returns the polynomial of each value: `⌈log₂(degree + 1)⌉` levels lower.
     ///
     /// Args:
-    ///     coefficients: NumberArrays, that of the lowest power first.
+    ///     coefficients: Numbers, that of the lowest power first.
     ///
     /// Raises:
     ///     OutOfLevels, NoEvaluationKey, Overflow, DtypeError, NotFinite: As `__mul__`.
