@@ -41,6 +41,9 @@ pub(crate) fn has_clippy() -> bool {
 }
 
 /// Returns a command of cargo that builds as all stages do: with lints, warnings denied, where clippy is there.
+///
+/// Clippy's compiler optimises less before it generates code, and transforms take half as long again: nothing that is
+/// measured or given away is built so.
 pub(crate) fn linted(words: &str) -> Command {
     let mut command = cargo(words);
     // To tell lines in backtraces takes a tenth of a build; a panic tells its own.
