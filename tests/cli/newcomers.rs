@@ -92,7 +92,10 @@ fn a_federation_runs_from_its_bundles() {
         let trains = |i| format!("test -e m{i} && cp g1 u{i} || cp g0 u{i}").replace(' ', "${IFS}");
         let mut clients = [0, 1, 2].map(|i| join(i, &format!("--rounds 2 --before {}", trains(i))));
         for round in 0..2 {
-            assert_eq!(server.event("joined")["missing"].as_array().unwrap().len(), 2, "{round}");
+            // The first of the next round may join before this one is finished.
+            if round == 0 {
+                assert_eq!(server.event("joined")["missing"].as_array().unwrap().len(), 2);
+            }
             let reported =
                 ["joined", "opened", "sealed", "finished"].map(|step| clients[0].event(step));
             assert_eq!(

@@ -167,7 +167,11 @@ impl Accumulator {
     ///
     /// # Errors
     /// More contributions than the key admits; the engine's.
+    ///
+    /// # Panics
+    /// If `counts` is of other chunks.
     pub fn into_stream(mut self, counts: &[u32]) -> Result<Vec<u8>, Error> {
+        assert_eq!(counts.len(), self.own.len(), "a number for each chunk");
         let mut bytes = vec![0; self.range(&self.own).len()];
         let mut first = self.own.start;
         // Usually one run: every chunk has every contribution.

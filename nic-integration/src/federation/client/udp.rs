@@ -86,11 +86,18 @@ impl UdpClient {
         let (mut silent_since, mut has_answered) = (Instant::now(), false);
         for &address in addresses.iter().cycle() {
             let mut patience = wait.saturating_sub(silent_since.elapsed());
-            if are_several {
+            // One that answered in an earlier round is given all of the time.
+            if are_several && self.connected.is_none() {
                 patience = patience.min(TRY_SPAN).min(wait / addresses.len() as u32);
             }
             let tried = Participation { patience, ..participation.clone() };
             match self.contribute_at(address, &tried, &mut observe) {
+                // Without a spool it would be another contribution, and the first may be in a sum already.
+                Err(error @ Error::Unreachable { has_answered: true, .. })
+                    if participation.spool.is_none() =>
+                {
+                    return Err(error);
+                }
                 Err(Error::Unreachable { has_answered: answered, .. }) => {
                     has_answered |= answered;
                     if answered && are_several {
