@@ -71,7 +71,7 @@ impl ClientKey {
 }
 
 /// What those need who open sums.
-const OPENS: &str = "this needs the secret key, keys/secret.json";
+pub(super) const OPENS: &str = "this needs the secret key, keys/secret.json";
 
 /// A key file of any scheme.
 pub enum KeyFile {

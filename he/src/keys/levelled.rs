@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{
-    KeyFile,
+    files::OPENS,
     json::{self, decode_bytes, decode_seed, encode_seed, invalid},
     write_new,
 };
@@ -67,20 +67,6 @@ pub enum LevelledKey {
 }
 
 impl LevelledKey {
-    /// Reads a key file. The warning, if any, says that others on this machine can read it too.
-    ///
-    /// # Errors
-    /// It is missing, not a key file, or of another scheme; the path is named.
-    pub fn load(path: &Path) -> Result<(Self, Option<String>), Error> {
-        match KeyFile::load(path)? {
-            KeyFile::Levelled(key, warning) => Ok((key, warning)),
-            KeyFile::Sums(_) => {
-                let needed = "vectors need one of keygen --scheme ckks-4096x2 or another of levels";
-                Err(Error::KeyKind { found: "sum", needed }.within(path.display()))
-            }
-        }
-    }
-
     /// Returns the public half.
     #[must_use]
     pub fn public(&self) -> &LevelledPublic {
@@ -97,10 +83,7 @@ impl LevelledKey {
     pub fn secret(&self) -> Result<&LevelledSecret, Error> {
         match self {
             Self::Secret(key) => Ok(key),
-            Self::Public(_) => Err(Error::KeyKind {
-                found: "public",
-                needed: "this needs the secret key, keys/secret.json",
-            }),
+            Self::Public(_) => Err(Error::KeyKind { found: "public", needed: OPENS }),
         }
     }
 
@@ -112,16 +95,18 @@ impl LevelledKey {
             if public.a.is_some() || public.b.is_some() {
                 return Err(invalid("it has a polynomial a or b, which belong into public keys"));
             }
-            let seed = decode_seed(Some(seed), "the seed")?;
+            let seed = decode_seed(Some(unpadded(seed)?), "the seed")?;
             let key = LevelledSecret::expand(&seed, &parameters(&public.ciphergram)?, &engine)?;
             json::check_id(&public.ciphergram.key_id, key.public().id())?;
             return Ok(Self::Secret(key.into()));
         }
         let file: PublicPart = json::parse(text)?;
         let parameters = parameters(&file.ciphergram)?;
-        let seed = decode_seed(file.a.as_deref(), "its seed a")?;
+        let a = file.a.as_deref().map(unpadded).transpose()?;
+        let seed = decode_seed(a, "its seed a")?;
         let b = file.b.as_deref().ok_or_else(|| invalid("its polynomial b is missing"))?;
-        let key = LevelledPublic::unpack(&parameters, *seed, &decode_bytes(b)?, &engine)?;
+        let key =
+            LevelledPublic::unpack(&parameters, *seed, &decode_bytes(unpadded(b)?)?, &engine)?;
         json::check_id(&file.ciphergram.key_id, key.id())?;
         Ok(Self::Public(key))
     }
@@ -176,6 +161,11 @@ fn public_part(key: &LevelledPublic) -> Result<PublicPart, Error> {
         a: None,
         b: None,
     })
+}
+
+/// Refuses the padding that numbers of python-paillier may have.
+fn unpadded(text: &str) -> Result<&str, Error> {
+    if text.ends_with('=') { Err(invalid("a number is not base64url")) } else { Ok(text) }
 }
 
 fn parameters(own: &LevelledPart) -> Result<Arc<Parameters>, Error> {

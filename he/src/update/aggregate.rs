@@ -128,7 +128,10 @@ impl Accumulator {
             .map_err(|fault| Error::Ciphertext { chunk: first, fault })?;
         let words = as_words(&mut self.room, bytes);
         let added = self.sum.add(&*self.engine, chunks, words);
-        if let Some(fault) = added.inspect_err(|error| self.failure = Some(error.clone()))? {
+        let added = added.inspect_err(|error| {
+            self.failure.get_or_insert_with(|| error.clone());
+        });
+        if let Some(fault) = added? {
             let scheme = self.key.sums(self.chunks.values());
             let (chunk, fault) = fault.locate(scheme.places_per_chunk(&self.chunks));
             return Err(Error::Ciphertext { chunk: first + chunk, fault });

@@ -203,11 +203,11 @@ fn layout(chunks: &Chunks) -> ChunkLayout {
 
 impl ChunkAdder for Accumulator {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        self.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
+        Accumulator::check(self, chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }
 
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        match self.add(chunks, payload) {
+        match Accumulator::add(self, chunks, payload) {
             Err(Error::Ciphertext { .. }) => Err(Refusal::InvalidCiphertext),
             // The contributor is not at fault where the engine fails: the sum is withheld then.
             Ok(()) | Err(_) => Ok(()),
@@ -215,6 +215,6 @@ impl ChunkAdder for Accumulator {
     }
 
     fn finish(&mut self, chunk: u32, count: u32) -> Result<Vec<u8>, String> {
-        self.finish(chunk, count).map_err(|e| e.to_string())
+        Accumulator::finish(self, chunk, count).map_err(|e| e.to_string())
     }
 }
