@@ -25,7 +25,7 @@ use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::{FoundSpool, Spool, SpoolContent};
 use ciphergram_nic::federation::{
     Error, FederationClient, FederationServer, Observation, Participation, PathConfig, Progress,
-    RoundResult, ServerConfig, SumApplication,
+    RoundResult, ServerConfig, SumApplication, UdpClient, UdpClientConfig,
 };
 use ciphergram_nic::proto::Config;
 use ciphergram_nic::round::{
@@ -510,6 +510,39 @@ fn an_aggregator_that_never_answers_is_named() {
     assert_eq!(client.join().unwrap().err(), Some(silent));
     let lasted = began.elapsed();
     assert!(lasted >= waited && lasted < 60 * waited, "{lasted:?}");
+}
+
+#[test]
+fn a_silent_address_leaves_the_next_one() {
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let serving = serve(lattice().public(), ServerConfig { rounds: 2, ..config(2, 2) }, |_| false);
+    let addresses = vec![nobody.local_addr().unwrap(), serving.addr];
+    let clients = [0, 1].map(|number| {
+        let config = UdpClientConfig {
+            addresses: addresses.clone(),
+            server: server().id(),
+            number,
+            identity: node(number),
+            paths: PathConfig::default(),
+            pipelines: 1,
+        };
+        thread::spawn(move || {
+            let mut client = UdpClient::new(config);
+            let results = [0, 1].map(|round| {
+                let update = update(number, round, FEW);
+                let mut participation = participation(lattice(), &update, number);
+                participation.patience = Duration::from_secs(2);
+                client.contribute(&participation, |_| ControlFlow::Continue(())).unwrap()
+            });
+            client.leave().unwrap();
+            results
+        })
+    });
+    let mut results = clients.map(|client| BTreeMap::from_iter((0..).zip(client.join().unwrap())));
+    for round in 0..2 {
+        let of_round = (0..).zip(results.iter_mut().map(|all| all.remove(&round).unwrap()));
+        assert_eq!(check_results(lattice(), &of_round.collect(), &[]).first(), Some(&2));
+    }
 }
 
 /// Returns the record of a contribution that nobody seals.

@@ -101,6 +101,11 @@ impl<W: Wire> FederationClient<W> {
         Ok(Self { server, number, pipelines, node })
     }
 
+    /// Returns the aggregator's address.
+    fn server(&self) -> SocketAddr {
+        self.server
+    }
+
     /// Also writes every datagram, sent and received, to `file`: see
     /// [`Captured`](crate::wire::Captured).
     ///
@@ -122,6 +127,16 @@ impl<W: Wire> FederationClient<W> {
     pub fn contribute(
         &mut self,
         participation: &Participation<'_>,
+        observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
+    ) -> Result<RoundResult, Error> {
+        self.contribute_within(participation.patience, participation, observe)
+    }
+
+    /// As [`contribute`](Self::contribute), with another span for the first answer.
+    fn contribute_within(
+        &mut self,
+        contact: Duration,
+        participation: &Participation<'_>,
         mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let found = participation.member.key.number();
@@ -130,7 +145,7 @@ impl<W: Wire> FederationClient<W> {
             return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());
         }
         let _round = info_span!("round", client = self.number, round = Empty).entered();
-        let run = match Run::begin(participation, self.server, self.number)? {
+        let run = match Run::begin(participation, self.server, self.number, contact)? {
             RunStart::Run(run) => run,
             RunStart::Saved(spool, saved) => return finish_saved(participation, spool, *saved),
         };

@@ -40,6 +40,8 @@ pub(super) struct Run<'a> {
     participation: &'a Participation<'a>,
     server: SocketAddr,
     number: u16,
+    /// The span for the aggregator's first answer.
+    contact: Duration,
     announcement: Announcement,
     /// Whether the announcement names the terms that chunks are sealed under, no longer a proposal.
     is_sealed: bool,
@@ -72,6 +74,7 @@ impl<'a> Run<'a> {
         participation: &'a Participation<'a>,
         server: SocketAddr,
         number: u16,
+        contact: Duration,
     ) -> Result<RunStart<'a>, Error> {
         let Participation { member, update, weight, .. } = participation;
         let total_bytes = |announcement: &Announcement| {
@@ -105,6 +108,7 @@ impl<'a> Run<'a> {
             participation,
             server,
             number,
+            contact,
             announcement,
             is_sealed: resume.is_some(),
             resume,
@@ -192,16 +196,15 @@ impl<'a> Run<'a> {
             }
         }
         let has_answered = node.stats().received.datagrams > 0;
-        if !has_answered && self.began.elapsed() >= self.participation.patience {
-            return Err(self.unreachable(has_answered));
+        if !has_answered && self.began.elapsed() >= self.contact {
+            return Err(self.unreachable(self.contact, false));
         }
         self.sealing.poll()?;
         self.push(node, now)?;
         Ok(None)
     }
 
-    fn unreachable(&self, has_answered: bool) -> Error {
-        let waited = self.participation.patience;
+    fn unreachable(&self, waited: Duration, has_answered: bool) -> Error {
         Error::Unreachable { server: self.server, waited, has_answered, is_closed: false }
     }
 
@@ -229,8 +232,9 @@ impl<'a> Run<'a> {
             let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
             self.silence = (received, began.unwrap_or_else(Instant::now));
         }
-        if received > 0 && self.silence.1.elapsed() >= self.participation.patience {
-            return Err(self.unreachable(true));
+        let patience = self.participation.patience;
+        if received > 0 && self.silence.1.elapsed() >= patience {
+            return Err(self.unreachable(patience, true));
         }
         Ok(node.rejoin(now)?)
     }

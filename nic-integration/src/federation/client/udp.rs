@@ -83,15 +83,16 @@ impl UdpClient {
     ) -> Result<RoundResult, Error> {
         let (wait, addresses) = (participation.patience, self.config.addresses.clone());
         let are_several = addresses.len() > 1;
+        let last = self.connected.as_ref().map(FederationClient::server);
+        let start = addresses.iter().position(|address| Some(*address) == last).unwrap_or(0);
         let (mut silent_since, mut has_answered) = (Instant::now(), false);
-        for &address in addresses.iter().cycle() {
-            let mut patience = wait.saturating_sub(silent_since.elapsed());
-            // One that answered in an earlier round is given all of the time.
+        for &address in addresses.iter().cycle().skip(start) {
+            let mut contact = wait.saturating_sub(silent_since.elapsed());
+            // Where the last round was, all of the time is given.
             if are_several && self.connected.is_none() {
-                patience = patience.min(TRY_SPAN).min(wait / addresses.len() as u32);
+                contact = contact.min(TRY_SPAN).min(wait / addresses.len() as u32);
             }
-            let tried = Participation { patience, ..participation.clone() };
-            match self.contribute_at(address, &tried, &mut observe) {
+            match self.contribute_at(address, participation, contact, &mut observe) {
                 // Without a spool it would be another contribution, and the first may be in a sum already.
                 Err(error @ Error::Unreachable { has_answered: true, .. })
                     if participation.spool.is_none() =>
@@ -114,22 +115,23 @@ impl UdpClient {
         Err(Error::Unreachable { server: addresses[0], waited: wait, has_answered, is_closed })
     }
 
-    /// Takes part in a round where the last one was, else at an address.
+    /// Takes part in a round where the last one was, else at an address, which has a span to answer in.
     fn contribute_at(
         &mut self,
         address: SocketAddr,
         participation: &Participation<'_>,
+        contact: Duration,
         observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let mut client = match self.connected.take() {
             Some(client) => client,
             None => self.connect(address)?,
         };
-        let ended = client.contribute(participation, observe);
+        let ended = client.contribute_within(contact, participation, observe);
         match &ended {
             Ok(_) => self.connected = Some(client),
-            // A client that was stopped is gone at once.
-            Err(Error::Stopped) => {}
+            // A client that was stopped is gone at once, and there is nobody to take leave of who never answered.
+            Err(Error::Stopped | Error::Unreachable { has_answered: false, .. }) => {}
             // The server is to forget whatever a failed round left. Why it failed matters more than whether the
             // farewell arrives.
             Err(_) => drop(client.leave()),
