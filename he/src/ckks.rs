@@ -22,6 +22,7 @@
 mod encoder;
 mod encryption;
 mod error;
+mod evaluation_keys;
 mod evaluator;
 mod keys;
 mod noise;
@@ -29,6 +30,7 @@ mod packing;
 mod parameters;
 mod programs;
 mod rotations;
+mod switching_key;
 mod vectors;
 
 #[cfg(test)]
@@ -37,8 +39,9 @@ mod tests;
 pub use encoder::{Complex, Encoder};
 pub use encryption::{Decryptor, Encryptor};
 pub use error::CkksError;
+pub use evaluation_keys::EvaluationKeys;
 pub use evaluator::{Basis, Evaluator, Matrix, Polynomial, matrix_rotations};
-pub use keys::{EvaluationKeys, LevelledPublic, LevelledSecret};
+pub use keys::{LevelledPublic, LevelledSecret};
 pub use noise::Bound;
 pub use parameters::{Literal, Parameters, Preset};
 pub use programs::Operation;

@@ -378,7 +378,7 @@ pub enum Error {
     #[error(
         "{} sums of round {round} did not open here, and no further one is tried: the round is over, go on with the \
          next",
-        crate::ledger::MAX_TRIES
+        crate::params::security::MAX_TRIES
     )]
     RoundSpent {
         /// The round.

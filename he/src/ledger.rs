@@ -35,15 +35,13 @@ use self::{
     lines::{Lines, Locked, Sync, chosen, lock, path_beside, with_end},
     record::{End, Known},
 };
-use crate::{Error, Job, KeyRef, PublicKey, Sum, codec::OpenedRound, ids::hex};
+use crate::{
+    Error, Job, KeyRef, PublicKey, Sum, codec::OpenedRound, ids::hex, params::security::MAX_TRIES,
+};
 
 /// The most rounds that may be reserved by the block: clients that start anew are half as far ahead of others as a
 /// round admits.
 const MAX_BLOCK: u64 = 32;
-
-/// Sums of a round that may fail to open, after which the round is over. Each failure may tell whoever made the sum an
-/// equation in the statement's secret: `he/docs/verifiable-sums.md` has what all clients together tell.
-pub(crate) const MAX_TRIES: usize = 4;
 
 /// The ledger of a key. Clones are the same one.
 #[derive(Debug, Clone)]

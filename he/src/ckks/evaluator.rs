@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::{
     Ciphertext, CkksError, Plaintext,
     encoder::{Complex, Encoder},
-    keys::EvaluationKeys,
+    evaluation_keys::EvaluationKeys,
     noise::{self, Bound},
     parameters::Parameters,
     programs,

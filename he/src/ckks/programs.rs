@@ -8,8 +8,8 @@ use ciphergram_accel::{
 };
 
 use super::{
-    keys::SwitchingKey,
     parameters::{Level, Parameters},
+    switching_key::SwitchingKey,
 };
 
 /// An operation on ciphertexts, which is a program.

@@ -2,14 +2,13 @@
 
 use super::{
     Precision,
-    places::Places,
     precision::{MOST, Radix},
 };
 use crate::{
     Error, Parameters, TensorSpec,
     bytes::{Reader, Writer},
     error::FrameError,
-    params::{BITS, Chunks, half_steps},
+    params::{BITS, half_steps},
     tensors::Dtype,
 };
 
@@ -245,30 +244,6 @@ impl Agreement {
             Precision::Bits(bits) => radix.limbs(half_steps(*bits)),
             Precision::Exact => radix.limbs(range.floor() as u64 * u64::from(self.max_weight)),
         })
-    }
-
-    /// Returns the number of fields of all tensors under a key.
-    #[must_use]
-    pub fn fields(&self, parameters: &Parameters) -> usize {
-        Places::new(self, parameters).fields
-    }
-
-    /// Cuts the stream of its fields under a key.
-    #[must_use]
-    pub fn chunks(&self, parameters: &Parameters) -> Chunks {
-        parameters.chunks(self.fields(parameters))
-    }
-
-    /// Returns the most fields that it may come to under a key when the ranges of others are joined.
-    #[must_use]
-    pub fn most_fields(&self, parameters: &Parameters) -> usize {
-        let most = Radix::new(parameters.bits()).limbs(MOST);
-        let each = self.specs.iter().zip(&self.precisions).zip(self.limbs(parameters.bits()));
-        let fields = each.map(|((spec, precision), limbs)| {
-            let limbs = if *precision == Precision::Exact { most } else { limbs };
-            spec.values().unwrap_or(0).saturating_mul(limbs)
-        });
-        fields.fold(0, usize::saturating_add).max(self.fields(parameters))
     }
 
     /// Returns the largest weight that a contributor may have.

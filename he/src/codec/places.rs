@@ -9,8 +9,11 @@
 
 use std::{iter, ops::Range};
 
-use super::Agreement;
-use crate::Parameters;
+use super::{
+    Agreement, Precision,
+    precision::{MOST, Radix},
+};
+use crate::{Parameters, params::Chunks};
 
 /// The place of a tensor's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +107,32 @@ impl Places {
         });
         let mut fitting = laid_out.filter(|(places, end)| places.fields < *end);
         fitting.next().map_or_else(Self::default, |(places, _)| places)
+    }
+}
+
+impl Agreement {
+    /// Returns the number of fields of all tensors under a key.
+    #[must_use]
+    pub fn fields(&self, parameters: &Parameters) -> usize {
+        Places::new(self, parameters).fields
+    }
+
+    /// Cuts the stream of its fields under a key.
+    #[must_use]
+    pub fn chunks(&self, parameters: &Parameters) -> Chunks {
+        parameters.chunks(self.fields(parameters))
+    }
+
+    /// Returns the most fields that it may come to under a key when the ranges of others are joined.
+    #[must_use]
+    pub fn most_fields(&self, parameters: &Parameters) -> usize {
+        let most = Radix::new(parameters.bits()).limbs(MOST);
+        let each = self.specs().iter().zip(self.precisions()).zip(self.limbs(parameters.bits()));
+        let fields = each.map(|((spec, precision), limbs)| {
+            let limbs = if *precision == Precision::Exact { most } else { limbs };
+            spec.values().unwrap_or(0).saturating_mul(limbs)
+        });
+        fields.fold(0, usize::saturating_add).max(self.fields(parameters))
     }
 }
 

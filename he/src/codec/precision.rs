@@ -6,7 +6,6 @@ use ciphergram_accel::random::StreamRng;
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::quantise::near_unit;
 use crate::{Error, TensorSpec, params::half_steps};
 
 /// The fewest and the most bits that a tensor may be summed in beside the key's.
@@ -254,6 +253,19 @@ pub(crate) fn nearest_mean(sum: i64, weight: u64) -> i64 {
     let up = twice_off > weight || twice_off == weight && is_odd;
     let down = twice_off < -weight || twice_off == -weight && is_odd;
     near.wrapping_add(i64::from(up)).wrapping_sub(i64::from(down))
+}
+
+/// 2^-512 and 2^512.
+const SMALL: f64 = f64::from_bits((1023 - 512) << 52);
+const LARGE: f64 = f64::from_bits((1023 + 512) << 52);
+
+/// Returns the power of two that a range is multiplied by: neither it nor one over it may be subnormal or infinite.
+pub(super) fn near_unit(range: f64) -> f64 {
+    match range {
+        ..SMALL => LARGE,
+        LARGE.. => SMALL,
+        _ => 1.0,
+    }
 }
 
 #[cfg(test)]

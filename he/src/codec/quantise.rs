@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{
     Agreement, norm,
     places::{Place, Places},
-    precision::{Precision, Radix, round_wide},
+    precision::{Precision, Radix, near_unit, round_wide},
 };
 use crate::{
     Error, Parameters, Tensor, Update,
@@ -277,18 +277,6 @@ impl Default for Rounder {
 const FRACTION_BITS: u32 = 27;
 /// 1.5 · 2^52: a number within ±2^51 that is added to it is rounded to an integer, which the low bits then hold.
 const WHOLE: f64 = 6_755_399_441_055_744.0;
-/// 2^-512 and 2^512.
-const SMALL: f64 = f64::from_bits((1023 - 512) << 52);
-const LARGE: f64 = f64::from_bits((1023 + 512) << 52);
-
-/// Returns the power of two that a range is multiplied by: neither it nor one over it may be subnormal or infinite.
-pub(super) fn near_unit(range: f64) -> f64 {
-    match range {
-        ..SMALL => LARGE,
-        LARGE.. => SMALL,
-        _ => 1.0,
-    }
-}
 
 /// Clips, scales and rounds at most a block of values to as many fields: `scale` steps at the end of the range, and
 /// `steps`, no fewer and below 2^23, for zero.

@@ -24,3 +24,7 @@ pub(crate) fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterE
     let limit = security_limit(degree);
     if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
 }
+
+/// Sums of a round that may fail to open, after which the round is over. Each failure may tell whoever made the sum an
+/// equation in the statement's secret: `he/docs/verifiable-sums.md` has what all clients together tell.
+pub(crate) const MAX_TRIES: usize = 4;

@@ -7,9 +7,9 @@ use crate::{
     Error,
     ckks::{
         Bound, Ciphertext, CkksError, Complex, Digits, Plaintext,
-        keys::SwitchingKey,
         noise::{self, Weights},
         programs,
+        switching_key::SwitchingKey,
     },
 };
 

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::{
     PaillierModulus, Scalars, fixed_point,
-    words::{first_not_below, is_below, negate_if},
+    words::{first_not_below, is_below, negate_if, sign},
 };
 use crate::{Error, error::OperandFault};
 
@@ -216,9 +216,4 @@ fn third(n: &[u64]) -> Vec<u64> {
         rest = part % 3;
     }
     out
-}
-
-/// Returns 1 for a negative number, else 0.
-pub(super) fn sign(value: i64) -> u64 {
-    value as u64 >> 63
 }

@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use ciphergram_accel::{Operand, Public, Secrecy, Secret, exponents::bit_length};
 use zeroize::Zeroizing;
 
-use super::{PaillierModulus, fixed_point, plaintexts::sign, words::first_not_below};
+use super::{
+    PaillierModulus, fixed_point,
+    words::{first_not_below, sign},
+};
 use crate::{Error, error::OperandFault};
 
 /// Returns `words` as an input of secrecy `S`.

@@ -43,6 +43,11 @@ pub(super) fn scatter(words: &mut [u64], each: usize, indices: &[usize], from: &
     }
 }
 
+/// Returns 1 for a negative number, else 0.
+pub(super) fn sign(value: i64) -> u64 {
+    value as u64 >> 63
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,12 +8,11 @@ use crypto_bigint::U1024;
 use super::range::RangeCheck;
 use crate::{
     error::faults::ParameterError,
-    ledger::MAX_TRIES,
     params::{
         geometry::{CHUNK_BYTES, Geometry},
         head::{Head, bit_length},
         scheme::{Literal, Scheme},
-        security::{check_security, security_limit},
+        security::{MAX_TRIES, check_security, security_limit},
     },
 };
 
