@@ -1,4 +1,4 @@
-//! The operations that `ciphergram bench` measures: one table. `README.md` defines them.
+//! The operations that `ciphergram bench` measures: one table, which `--help` prints.
 
 mod chains;
 mod engine;

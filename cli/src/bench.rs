@@ -1,4 +1,4 @@
-//! `ciphergram bench`. `benches/README.md` defines its operations and documents the report.
+//! `ciphergram bench`. `ciphergram_benches::cases` defines its operations, and `benches/README.md` the report.
 
 mod report;
 

@@ -1,6 +1,6 @@
-//! The register map of the card: `hdl/registers.toml`, and the Verilog, Rust and Markdown that are written from it.
+//! The register map of the card: `hdl/registers.toml`, and the Verilog and Rust that are written from it.
 
-use std::{fmt::Write as _, fs};
+use std::fs;
 
 use toml::{Table, Value};
 
@@ -10,9 +10,6 @@ use crate::command::root;
 const SOURCE: &str = "hdl/registers.toml";
 const VERILOG: &str = "hdl/rtl/registers.svh";
 const RUST: &str = "accel/src/fpga/registers.rs";
-const MARKDOWN: &str = "hdl/README.md";
-/// What stands between these lines of the Markdown file is written.
-const MARKS: [&str; 2] = ["<!-- registers: begin -->\n", "<!-- registers: end -->\n"];
 
 /// Writes all files anew.
 ///
@@ -46,25 +43,12 @@ fn read(path: &str) -> Result<String, String> {
     fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))
 }
 
-fn files() -> Result<[(&'static str, String); 3], String> {
+fn files() -> Result<[(&'static str, String); 2], String> {
     let map = Map(read(SOURCE)?.parse().map_err(|error| format!("{SOURCE}: {error}"))?);
-    let text = read(MARKDOWN)?;
-    let parts = MARKS.map(|mark| text.find(mark).map(|at| (at, at + mark.len())));
-    let [Some((_, begin)), Some((end, _))] = parts else {
-        return Err(format!("{MARKDOWN} has no {:?}", MARKS[0].trim()));
-    };
-    let markdown = format!("{}{}{}", &text[..begin], map.markdown()?, &text[end..]);
-    Ok([(VERILOG, map.verilog()?), (RUST, map.rust()?), (MARKDOWN, markdown)])
+    Ok([(VERILOG, map.verilog()?), (RUST, map.rust()?)])
 }
 
-/// The columns of each list's table, of which the first is the list's name.
-const LISTS: [&str; 5] = [
-    "register | at",
-    "field | word | bits",
-    "flag | bit",
-    "operation | code | by",
-    "status | code",
-];
+const LISTS: [&str; 5] = ["register", "field", "flag", "operation", "status"];
 
 /// The map as it was read.
 struct Map(Table);
@@ -77,15 +61,13 @@ impl Map {
         self.0.get(name).and_then(Value::as_integer).ok_or_else(|| format!("{SOURCE}: no {name}"))
     }
 
-    /// Returns the entries of all lists, each with the columns of its list.
-    fn entries(&self) -> Result<Vec<(&'static str, Entry<'_>)>, String> {
+    /// Returns the entries of all lists.
+    fn entries(&self) -> Result<Vec<Entry<'_>>, String> {
         let mut all = vec![];
-        for columns in LISTS {
-            let name = columns.split(' ').next().unwrap_or_default();
-            let entries = self.0.get(name).and_then(Value::as_array);
-            let entries = entries.ok_or_else(|| format!("{SOURCE}: no [[{name}]]"))?;
-            let tables = entries.iter().filter_map(Value::as_table);
-            all.extend(tables.map(|table| (columns, Entry(name, table))));
+        for list in LISTS {
+            let entries = self.0.get(list).and_then(Value::as_array);
+            let entries = entries.ok_or_else(|| format!("{SOURCE}: no [[{list}]]"))?;
+            all.extend(entries.iter().filter_map(Value::as_table).map(|table| Entry(list, table)));
         }
         Ok(all)
     }
@@ -103,7 +85,7 @@ impl Map {
         let mut put = |line: &str| text += &format!("localparam {line};\n");
         put(&format!("[31:0] ID = 32'h{:08x}", self.number("id")?));
         put(&format!("[31:0] VERSION = {}", self.number("version")?));
-        for (_, entry) in self.entries()? {
+        for entry in self.entries()? {
             put(&entry.written()?.verilog);
         }
         for (code, unit) in self.units().iter().enumerate() {
@@ -123,7 +105,7 @@ impl Map {
         let id = format!("ID: u32 = {:#010x}", self.number("id")?);
         put("the number that a card answers with", id);
         put("the version of this map", format!("VERSION: u32 = {}", self.number("version")?));
-        for (_, entry) in self.entries()? {
+        for entry in self.entries()? {
             put(entry.word("text")?, entry.written()?.rust);
         }
         text += "\n/// A field of a descriptor: its word, its lowest bit there, and its bits.\n\
@@ -134,27 +116,12 @@ impl Map {
                  pub(super) bits: u32,\n}\n";
         Ok(text)
     }
-
-    fn markdown(&self) -> Result<String, String> {
-        let (mut text, mut last) = (String::new(), "");
-        for (columns, entry) in self.entries()? {
-            if columns != last {
-                let rule = "---|".repeat(columns.split(" | ").count() + 1);
-                let _ = write!(text, "\n| {columns} | |\n|{rule}\n");
-                last = columns;
-            }
-            let (name, cells) = (entry.word("name")?, entry.written()?.markdown);
-            let _ = writeln!(text, "| `{name}` | {cells} | {} |", entry.word("text")?);
-        }
-        Ok(text + "\n")
-    }
 }
 
-/// What is written of an entry: the declarations of its constants, and the cells of a table between name and text.
+/// The declarations of an entry's constants.
 struct Written {
     verilog: String,
     rust: String,
-    markdown: String,
 }
 
 impl<'m> Entry<'m> {
@@ -177,15 +144,10 @@ impl<'m> Entry<'m> {
 
     fn written(&self) -> Result<Written, String> {
         let name = format!("{}_{}", self.0, self.word("name")?).to_uppercase();
-        let [verilog, rust, markdown] = match self.0 {
+        let [verilog, rust] = match self.0 {
             "register" => {
                 let at = self.number("at")?;
-                let wide = if self.1.contains_key("bits") { ", 64 bits" } else { "" };
-                [
-                    format!("[15:0] {name} = 16'h{at:04x}"),
-                    format!("{name}: u32 = {at:#05x}"),
-                    format!("{at:#05x}{wide}"),
-                ]
+                [format!("[15:0] {name} = 16'h{at:04x}"), format!("{name}: u32 = {at:#05x}")]
             }
             "field" => {
                 let (word, [high, low]) = (self.number("word")?, self.bits()?);
@@ -193,24 +155,18 @@ impl<'m> Entry<'m> {
                 [
                     format!("{name}_LOW = {}", 32 * word + low),
                     format!("{name}: Field = Field {{ {field} }}"),
-                    format!("{word} | {high}:{low}"),
                 ]
             }
             "flag" => {
                 let bit = self.number("bit")?;
-                [format!("{name} = {bit}"), format!("{name}: u32 = 1 << {bit}"), bit.to_string()]
+                [format!("{name} = {bit}"), format!("{name}: u32 = 1 << {bit}")]
             }
             _ => {
                 let code = self.number("code")?;
-                let unit = if self.0 == "operation" { Some(self.word("unit")?) } else { None };
-                [
-                    format!("[7:0] {name} = {code}"),
-                    format!("{name}: u32 = {code}"),
-                    unit.map_or(code.to_string(), |unit| format!("{code} | {unit}")),
-                ]
+                [format!("[7:0] {name} = {code}"), format!("{name}: u32 = {code}")]
             }
         };
-        Ok(Written { verilog, rust, markdown })
+        Ok(Written { verilog, rust })
     }
 
     /// Returns the highest and the lowest bit.
