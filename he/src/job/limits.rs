@@ -221,7 +221,17 @@ impl Limits {
                 ));
             }
         }
-        self.check_private_ranges()?;
+        if let Some(private) = &self.private_ranges {
+            private.check(clients, min_clients)?;
+            if self.noise.is_some() {
+                return bad(
+                    "private ranges beside noise, which has one range for all tensors".into()
+                );
+            }
+            if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
+                return bad("ranges of tensors that are settled beside private ones".into());
+            }
+        }
         self.bits.iter().try_for_each(TensorBits::check)?;
         if self.noise.is_some() && !self.bits.is_empty() {
             return bad("bits of tensors beside noise, which has one step for all".into());

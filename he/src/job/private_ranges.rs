@@ -4,7 +4,7 @@ use std::iter;
 
 use zeroize::Zeroizing;
 
-use super::{Job, Limits};
+use super::Job;
 use crate::{
     Agreement, Error, Update,
     codec::{Policy, Precision, RangesFile, norm},
@@ -34,6 +34,34 @@ impl PrivateRanges {
     #[must_use]
     pub fn new(rank: Rank, key: KeyId) -> Self {
         Self { rank, levels: MAX_LEVELS, agree_every: 1, clip_norm: None, key }
+    }
+
+    /// Checks them, of a job of so many clients whose sums are of no fewer than `min_clients`.
+    ///
+    /// # Errors
+    /// [`Error::Limits`].
+    pub(super) fn check(&self, clients: u16, min_clients: u16) -> Result<(), Error> {
+        let Self { rank, levels, agree_every, clip_norm, .. } = *self;
+        let bad = |why: String| Err(Error::Limits { why });
+        if !(1..=MAX_LEVELS).contains(&levels) {
+            return bad(format!("{levels} levels of ranges; choose 1 to {MAX_LEVELS}"));
+        }
+        if agree_every == 0 {
+            return bad("ranges that hold for 0 rounds; choose 1 or more".into());
+        }
+        for (what, rank) in [("range", Some(rank)), ("norm", clip_norm)] {
+            let Some(Rank::Largest(k)) = rank else { continue };
+            if !(1..=clients).contains(&k) {
+                return bad(format!("the {what} of rank {k} among {clients} clients"));
+            }
+            if k > min_clients {
+                return bad(format!(
+                    "the {what} of rank {k}, where a round may have {min_clients} clients only: ask for more \
+                     (--min-clients), or a lower rank"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses another ranges key than the job's.
@@ -122,48 +150,6 @@ impl PrivateRanges {
         let ranks = iter::repeat_n(self.rank, tensors).chain(self.clip_norm);
         let ranks: Vec<_> = ranks.map(|rank| rank.among(proposals.len())).collect();
         Ok(key.find(proposals, &ranks, self.levels, progress))
-    }
-}
-
-impl Limits {
-    /// Checks what private ranges are of, beside the other limits.
-    pub(super) fn check_private_ranges(&self) -> Result<(), Error> {
-        let Some(private) = self.private_ranges else { return Ok(()) };
-        let PrivateRanges { rank, levels, agree_every, clip_norm, .. } = private;
-        let bad = |why: String| Err(Error::Limits { why });
-        if !(1..=MAX_LEVELS).contains(&levels) {
-            return bad(format!("{levels} levels of ranges; choose 1 to {MAX_LEVELS}"));
-        }
-        if agree_every == 0 {
-            return bad("ranges that hold for 0 rounds; choose 1 or more".into());
-        }
-        self.check_rank("range", rank)?;
-        if let Some(rank) = clip_norm {
-            self.check_rank("norm", rank)?;
-        }
-        if self.noise.is_some() {
-            return bad("private ranges beside noise, which has one range for all tensors".into());
-        }
-        if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
-            return bad("ranges of tensors that are settled beside private ones".into());
-        }
-        Ok(())
-    }
-
-    fn check_rank(&self, what: &str, rank: Rank) -> Result<(), Error> {
-        let (clients, min_clients) = (self.clients, self.min_clients);
-        match rank {
-            Rank::Largest(k) if !(1..=clients).contains(&k) => Err(Error::Limits {
-                why: format!("the {what} of rank {k} among {clients} clients"),
-            }),
-            Rank::Largest(k) if k > min_clients => Err(Error::Limits {
-                why: format!(
-                    "the {what} of rank {k}, where a round may have {min_clients} clients only: ask for more \
-                     (--min-clients), or a lower rank"
-                ),
-            }),
-            Rank::Largest(_) | Rank::Median => Ok(()),
-        }
     }
 }
 
