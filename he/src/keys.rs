@@ -13,6 +13,7 @@
 //!
 //! A secret of [private ranges](crate::private_ranges), of clients that agree on some, is in the same files.
 
+mod any;
 mod client;
 mod files;
 mod json;
@@ -20,14 +21,21 @@ mod levelled;
 mod public;
 mod secret;
 
-pub use crate::ids::KeyId;
+pub use crate::{
+    files::{beside, permission_warning, write_new},
+    ids::KeyId,
+};
+pub use any::{AnyKey, KeyFile};
 pub use client::ClientKey;
-pub use files::{AnyKey, KeyFile, RANGES_KEY, beside, permission_warning, write_folder, write_new};
+pub use files::{RANGES_KEY, write_folder};
 pub use levelled::LevelledKey;
 pub use public::PublicKey;
 pub use secret::SecretKey;
 
 use crate::{Error, codec::OpenedRound, private_ranges::RangesSecret, tag::TagKey};
+
+/// What those need who open sums.
+const OPENS: &str = "this needs the secret key, keys/secret.json";
 
 /// A key as a client contributes with it, and the number that it contributes as.
 #[derive(Clone, Copy)]

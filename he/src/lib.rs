@@ -43,6 +43,7 @@ pub mod codec;
 mod contributors;
 pub mod dp;
 pub mod error;
+mod files;
 pub mod formats;
 mod ids;
 pub mod job;

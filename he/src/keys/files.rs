@@ -1,17 +1,15 @@
 //! Key files.
 
-use std::{
-    fs::{self, OpenOptions},
-    io::Write as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, path::Path, sync::Arc};
 
-use super::{ClientKey, KeyRef, LevelledKey, PublicKey, SecretKey, json};
+use serde::Deserialize;
+
+use super::{AnyKey, ClientKey, KeyFile, LevelledKey, PublicKey, SecretKey, json, levelled};
 use crate::{
     Error, Job,
-    private_ranges::{RangesEvaluationKey, RangesSecret},
-    text,
+    files::{beside, permission_warning, write_new},
+    private_ranges::RangesEvaluationKey,
+    text, versions,
 };
 
 impl PublicKey {
@@ -70,24 +68,13 @@ impl ClientKey {
     }
 }
 
-/// What those need who open sums.
-pub(super) const OPENS: &str = "this needs the secret key, keys/secret.json";
-
-/// A key file of any scheme.
-pub enum KeyFile {
-    /// A key of sums.
-    Sums(AnyKey),
-    /// A key of the levelled scheme, and a warning if it is secret and others can read its file.
-    Levelled(LevelledKey, Option<String>),
-}
-
 impl KeyFile {
     /// Reads a key file.
     ///
     /// # Errors
     /// It is missing or not a valid key file; the path is named.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let read = || json::read(&text::read("key file", path)?);
+        let read = || read(&text::read("key file", path)?);
         let warning = || permission_warning(path);
         Ok(match read().map_err(|e| e.within(path.display()))? {
             Self::Sums(AnyKey::Client(key, _)) => Self::Sums(AnyKey::Client(key, warning())),
@@ -102,39 +89,8 @@ impl KeyFile {
     /// # Errors
     /// It is not a valid key file.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        json::read(text)
+        read(text)
     }
-
-    /// Returns the warning that others can read the file, if they can and must not.
-    #[must_use]
-    pub fn warning(&self) -> Option<&str> {
-        match self {
-            Self::Sums(key) => key.warning(),
-            Self::Levelled(_, warning) => warning.as_deref(),
-        }
-    }
-
-    /// Returns the key, of sums.
-    fn sums(self) -> Result<AnyKey, Error> {
-        match self {
-            Self::Sums(key) => Ok(key),
-            Self::Levelled(..) => Err(Error::KeyKind {
-                found: "levelled",
-                needed: "it is for vectors, which encrypt, aggregate, screen, predict and decrypt take: rounds, jobs \
-                         and proven sums need a key of keygen --scheme ckks-sum",
-            }),
-        }
-    }
-}
-
-/// A key of sums of any kind.
-pub enum AnyKey {
-    /// A public key.
-    Public(PublicKey),
-    /// A client's key, and a warning if others can read its file.
-    Client(Box<ClientKey>, Option<String>),
-    /// A secret key, and a warning if others can read its file.
-    Secret(Box<SecretKey>, Option<String>),
 }
 
 impl AnyKey {
@@ -151,133 +107,8 @@ impl AnyKey {
     /// # Errors
     /// It is not a valid key file, or of the levelled scheme.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        json::read(text)?.sums()
+        read(text)?.sums()
     }
-
-    /// Returns the public half.
-    #[must_use]
-    pub fn public(&self) -> &PublicKey {
-        match self {
-            Self::Public(key) => key,
-            Self::Client(key, _) => key.public(),
-            Self::Secret(key, _) => key.public(),
-        }
-    }
-
-    /// Returns the secret of private ranges beside it, if there is one.
-    #[must_use]
-    pub fn ranges_secret(&self) -> Option<&RangesSecret> {
-        match self {
-            Self::Public(_) => None,
-            Self::Client(key, _) => KeyRef::Client(key).ranges_secret(),
-            Self::Secret(key, _) => key.ranges_secret(),
-        }
-    }
-
-    /// Returns it as a client contributes with it; `number` says as which one, and may be left out where the
-    /// key does.
-    ///
-    /// # Errors
-    /// A public key; a client's of another number; a secret key and no number.
-    pub fn as_client(&self, number: Option<u16>) -> Result<KeyRef<'_>, Error> {
-        match (self, number) {
-            (Self::Public(_), _) => Err(Error::KeyKind {
-                found: "public",
-                needed: "it sums; clients encrypt with a key of their own, keys/clients/NUMBER.json, or \
-                         under ckks-sum with keys/secret.json",
-            }),
-            (Self::Client(key, _), Some(asked)) if asked != key.number() => {
-                Err(Error::AnotherClient { found: key.number(), asked })
-            }
-            (Self::Client(key, _), _) => Ok(KeyRef::Client(key)),
-            (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
-            (Self::Secret(..), None) => Err(Error::NoNumber),
-        }
-    }
-
-    /// Returns the secret key.
-    ///
-    /// # Errors
-    /// [`Error::KeyKind`].
-    pub fn secret(&self) -> Result<&SecretKey, Error> {
-        match self {
-            Self::Secret(key, _) => Ok(key),
-            other => Err(other.not(OPENS)),
-        }
-    }
-
-    /// Returns the warning that others can read its file, if they can and must not.
-    #[must_use]
-    pub fn warning(&self) -> Option<&str> {
-        match self {
-            Self::Public(_) => None,
-            Self::Client(_, warning) | Self::Secret(_, warning) => warning.as_deref(),
-        }
-    }
-
-    /// Takes the key as an aggregator holds it.
-    ///
-    /// # Errors
-    /// [`Error::KeyKind`]: it is more than public.
-    pub fn into_public(self) -> Result<PublicKey, Error> {
-        match self {
-            Self::Public(key) => Ok(key),
-            other => {
-                Err(other
-                    .not("an aggregator must hold public material only: give it keys/public.json"))
-            }
-        }
-    }
-
-    /// Takes the key as those who open sums hold it.
-    ///
-    /// # Errors
-    /// [`Error::KeyKind`].
-    pub fn into_secret(self) -> Result<SecretKey, Error> {
-        match self {
-            Self::Secret(key, _) => Ok(*key),
-            other => Err(other.not(OPENS)),
-        }
-    }
-
-    fn not(&self, needed: &'static str) -> Error {
-        let found = match self {
-            Self::Public(_) => "public",
-            Self::Client(..) => "client's",
-            Self::Secret(..) => "secret",
-        };
-        Error::KeyKind { found, needed }
-    }
-}
-
-/// Returns the warning that others can read a file of a secret, if they can.
-#[cfg(unix)]
-#[must_use]
-pub fn permission_warning(path: &Path) -> Option<String> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
-    let warning = || {
-        let path = path.display();
-        format!("{path} is readable by others (mode {mode:04o}): run chmod 600 {path}")
-    };
-    (mode & 0o077 != 0).then(warning)
-}
-
-/// Returns the warning that others can read a file of a secret, if they can.
-#[cfg(not(unix))]
-#[must_use]
-pub fn permission_warning(_path: &Path) -> Option<String> {
-    None
-}
-
-/// Returns the file of this name beside a key's; beside that of a client, in `clients/`, also the one in the folder
-/// above.
-#[must_use]
-pub fn beside(key: &Path, name: &str) -> PathBuf {
-    let beside = key.with_file_name(name);
-    let folder = beside.parent().filter(|folder| folder.file_name() == Some("clients".as_ref()));
-    let above = folder.and_then(Path::parent).map(|folder| folder.join(name));
-    if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 
 /// The name of the evaluation key of private ranges, beside the aggregator's key.
@@ -335,26 +166,42 @@ pub fn write_folder(key: &SecretKey, job: &Job, folder: &Path) -> Result<(), Err
     job.save(&folder.join("job.json"))
 }
 
-/// Writes a file of these permissions where there is none, and waits until it is on disk. Nothing is left of one that
-/// cannot be written whole.
-///
-/// # Errors
-/// The path exists or cannot be written.
-pub fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    #[cfg(not(unix))]
-    let _ = mode;
-    let here = |e: std::io::Error| Error::from(e).within(path.display());
-    let mut file = options.open(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
-        _ => here(e),
-    })?;
-    file.write_all(text).and_then(|()| file.sync_all()).map_err(|e| {
-        // Half a file would stand in the way of the next attempt.
-        let _ = fs::remove_file(path);
-        here(e)
-    })
+/// Reads any kind: a secret key file is one with a public key inside, a client's one that names a client too.
+fn read(text: &str) -> Result<KeyFile, Error> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
+    #[derive(Deserialize)]
+    struct Public {
+        ciphergram: Option<Version>,
+    }
+    #[derive(Deserialize)]
+    struct Probe {
+        kty: Option<String>,
+        #[serde(rename = "pub")]
+        public: Option<Public>,
+        client: Option<serde::de::IgnoredAny>,
+        ciphergram: Option<Version>,
+    }
+    let probe: Probe = json::parse(text)?;
+    // Before other members are looked at: those of a later version may be others.
+    let inner = probe.public.as_ref().and_then(|public| public.ciphergram.as_ref());
+    match probe.ciphergram.as_ref().or(inner) {
+        Some(Version { version: 0 }) => return Err(json::invalid("version 0")),
+        Some(Version { version }) => versions::check(*version, json::VERSION)?,
+        // One of python-paillier.
+        None => {}
+    }
+    if probe.kty.as_deref() == Some(levelled::KTY) {
+        let key = LevelledKey::read(text, probe.public.is_some())?;
+        return Ok(KeyFile::Levelled(key, None));
+    }
+    Ok(KeyFile::Sums(if probe.client.is_some() {
+        AnyKey::Client(Box::new(json::read_client(&json::parse(text)?)?), None)
+    } else if probe.public.is_some() {
+        AnyKey::Secret(Box::new(json::read_secret(&json::parse(text)?)?), None)
+    } else {
+        AnyKey::Public(json::read_public(&json::parse(text)?)?)
+    }))
 }

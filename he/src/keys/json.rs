@@ -5,12 +5,7 @@ use ciphergram_accel::CpuEngine;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{
-    AnyKey, ClientKey, KeyFile, PublicKey, SecretKey,
-    levelled::{self, LevelledKey},
-    public::PublicMaterial,
-    secret::SecretMaterial,
-};
+use super::{ClientKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial};
 use crate::{
     Error, Parameters, Scheme,
     error::ModulusFault,
@@ -20,7 +15,6 @@ use crate::{
     private_ranges::RangesSecret,
     schemes::rlwe::asymmetric,
     tag::{SumKey, TagKey},
-    versions,
 };
 
 /// Clients and bits of a key of python-paillier, which says nothing of them.
@@ -51,7 +45,7 @@ const RLWE_KTY: &str = "CIPHERGRAM";
 const ALG: &str = "PAI-GN1";
 
 #[derive(Serialize, Deserialize)]
-struct PublicJson {
+pub(super) struct PublicJson {
     kty: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     alg: Option<String>,
@@ -69,7 +63,7 @@ struct PublicJson {
 }
 
 #[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
-struct SecretJson {
+pub(super) struct SecretJson {
     kty: String,
     key_ops: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +86,7 @@ struct SecretJson {
 
 /// The file of a client's key.
 #[derive(Serialize, Deserialize)]
-struct ClientJson {
+pub(super) struct ClientJson {
     kty: String,
     key_ops: Vec<String>,
     client: ClientPart,
@@ -315,7 +309,7 @@ impl Declared {
     }
 }
 
-fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
+pub(super) fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     if file.kty == PAILLIER_KTY {
         let Declared { n, bits, parameters, djn } = Declared::read(file)?;
         let modulus = PaillierModulus::new(&n, bits, djn)?;
@@ -387,7 +381,7 @@ fn check_own_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
     Ok(key)
 }
 
-fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
+pub(super) fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     if file.kty == PAILLIER_KTY {
         if file.public.kty != PAILLIER_KTY {
             return Err(invalid("its public key is of another type"));
@@ -426,7 +420,7 @@ fn sum_key(file: &SecretJson) -> Result<Option<SumKey>, Error> {
     text.map(|text| decode_seed(Some(text), "the sum key").map(SumKey::new)).transpose()
 }
 
-fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
+pub(super) fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
     let public = read_public(&file.public)?;
     if file.kty != file.public.kty {
         return Err(invalid("its public key is of another type"));
@@ -442,44 +436,4 @@ fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
     public.check_number(*number)?;
     public.encryption()?;
     Ok(ClientKey { public, tag, ranges: ranges_secret(ranges)? })
-}
-
-/// Reads any kind: a secret key file is one with a public key inside, a client's one that names a client too.
-pub(super) fn read(text: &str) -> Result<KeyFile, Error> {
-    #[derive(Deserialize)]
-    struct Version {
-        version: u64,
-    }
-    #[derive(Deserialize)]
-    struct Public {
-        ciphergram: Option<Version>,
-    }
-    #[derive(Deserialize)]
-    struct Probe {
-        kty: Option<String>,
-        #[serde(rename = "pub")]
-        public: Option<Public>,
-        client: Option<serde::de::IgnoredAny>,
-        ciphergram: Option<Version>,
-    }
-    let probe: Probe = parse(text)?;
-    // Before other members are looked at: those of a later version may be others.
-    let inner = probe.public.as_ref().and_then(|public| public.ciphergram.as_ref());
-    match probe.ciphergram.as_ref().or(inner) {
-        Some(Version { version: 0 }) => return Err(invalid("version 0")),
-        Some(Version { version }) => versions::check(*version, VERSION)?,
-        // One of python-paillier.
-        None => {}
-    }
-    if probe.kty.as_deref() == Some(levelled::KTY) {
-        let key = LevelledKey::read(text, probe.public.is_some())?;
-        return Ok(KeyFile::Levelled(key, None));
-    }
-    Ok(KeyFile::Sums(if probe.client.is_some() {
-        AnyKey::Client(Box::new(read_client(&parse(text)?)?), None)
-    } else if probe.public.is_some() {
-        AnyKey::Secret(Box::new(read_secret(&parse(text)?)?), None)
-    } else {
-        AnyKey::Public(read_public(&parse(text)?)?)
-    }))
 }

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{
-    files::OPENS,
+    OPENS,
     json::{self, decode_bytes, decode_seed, encode_seed, invalid},
-    write_new,
 };
 use crate::{
     Error,
     ckks::{LevelledPublic, LevelledSecret, Parameters, Preset},
+    files::write_new,
 };
 
 /// The type of key files of the levelled scheme.

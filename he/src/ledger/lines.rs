@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::record::Record;
-use crate::{Error, keys::write_new, versions};
+use crate::{Error, files::write_new, versions};
 
 const KIND: &str = "ledger";
 const VERSION: u32 = 1;
