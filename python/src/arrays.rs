@@ -11,10 +11,11 @@ use pyo3::{
 use crate::{
     buffer::{Borrowed, Writable},
     errors::{Error, Result, internal},
+    pool::run,
 };
 
 /// The treatment of integers, by its name.
-pub(crate) fn integers(name: &str) -> Result<Integers> {
+fn integers(name: &str) -> Result<Integers> {
     match name {
         "keep" => Ok(Integers::Keep),
         "sum" => Ok(Integers::Sum),
@@ -23,16 +24,9 @@ pub(crate) fn integers(name: &str) -> Result<Integers> {
     }
 }
 
-/// Refuses what nothing can be clipped to.
-pub(crate) fn check_clip(clip: Option<f64>) -> Result<()> {
-    match clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-        Some(limit) => Err(Error::parameter(format!("clip={limit}: it must be a positive number"))),
-        None => Ok(()),
-    }
-}
-
 /// Takes tensors: a mapping of names to arrays, or the path of a safetensors file.
-pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Update> {
+pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: &str) -> Result<Update> {
+    let integers = self::integers(integers)?;
     if let Ok(path) = tensors.extract::<PathBuf>() {
         return Ok(Update::open(&path, integers)?);
     }
@@ -49,6 +43,21 @@ pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Upd
         Ok(Tensor::from_owner(spec, Borrowed::new(&bytes)?)?)
     });
     Ok(Update::new(tensors.collect::<Result<_>>()?))
+}
+
+/// Takes tensors, clipped to a magnitude if one is given, and how many values of each were beyond it.
+pub(crate) fn take_clipped(
+    py: Python<'_>,
+    tensors: &Bound<'_, PyAny>,
+    clip: Option<f64>,
+    integers: &str,
+) -> Result<(Update, Vec<usize>)> {
+    if let Some(limit) = clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+        return Err(Error::parameter(format!("clip={limit}: it must be a positive number")));
+    }
+    let mut update = take(tensors, integers)?;
+    let outside = run(py, || Ok(clip.map(|limit| update.clip(limit)).transpose()?))?;
+    Ok((update, outside.unwrap_or_default()))
 }
 
 /// Arrays for the tensors of an agreement.

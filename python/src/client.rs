@@ -5,14 +5,14 @@ use std::{
     path::PathBuf,
     process,
     sync::{
-        Arc, Mutex, MutexGuard, TryLockError,
+        Mutex, MutexGuard, TryLockError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, Destination, KeyRef, Member, Update};
+use ciphergram_he::{self as he, AnyKey, Destination, Update};
 use ciphergram_nic::federation::{
     self, Participation, PathConfig, RoundResult, UdpClient, UdpClientConfig,
     nodes::{read_identity, read_node},
@@ -21,11 +21,11 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result, warn, warn_clipped, weight, whole_or_none},
+    errors::{Error, Result, warn_clipped, weight, whole_or_none},
     files::SECRET,
+    holder::Holder,
     job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey, Use},
-    opened, pool,
+    opened,
     server::{addresses, check_process, local_nodes, seconds},
     sum::PySum,
 };
@@ -35,21 +35,6 @@ const ROUNDS_RESERVED: u64 = 32;
 
 /// The longest wait between two looks at whether a call that waits for another's round is to end.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The key of a client: its own, or the secret one that all share.
-enum Key {
-    Client(Arc<he::ClientKey>),
-    Secret(Arc<he::SecretKey>, u16),
-}
-
-impl Key {
-    fn as_ref(&self) -> KeyRef<'_> {
-        match self {
-            Self::Client(key) => KeyRef::Client(key),
-            Self::Secret(key, number) => key.as_client(*number),
-        }
-    }
-}
 
 /// A client of a server's rounds. It stays between rounds, until it is closed.
 ///
@@ -77,8 +62,7 @@ impl Key {
 #[pyclass(frozen, name = "Client", module = "ciphergram")]
 pub(crate) struct PyClient {
     config: UdpClientConfig,
-    key: Key,
-    used: Use,
+    key: Holder,
     job: he::Job,
     engine: String,
     spool: Option<PathBuf>,
@@ -134,11 +118,12 @@ impl PyClient {
         engine: &str,
     ) -> Result<Self> {
         let addresses = addresses(server)?;
-        let (key, used, path) = client_key(key, number)?;
-        let job = PyJob(used.job(job)?);
+        let (key, path) = client_key(key, number)?;
+        let number = key.key.as_client(number)?.number();
+        let job = PyJob(key.job(job)?);
         let PyJob(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
         let job = (*job).clone();
-        job.check_number(key.as_ref().number())?;
+        job.check_number(number)?;
         let local = || local_nodes(path.as_deref(), &addresses, "identity= and server_key=");
         let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
         let node = match server_key {
@@ -152,7 +137,7 @@ impl PyClient {
         crate::engines::engine(engine)?;
         let config = UdpClientConfig {
             server: node,
-            number: key.as_ref().number(),
+            number,
             identity: read_identity(&identity)?,
             addresses,
             paths: PathConfig::default(),
@@ -161,7 +146,6 @@ impl PyClient {
         Ok(Self {
             config,
             key,
-            used,
             job,
             engine: engine.into(),
             spool,
@@ -175,7 +159,7 @@ impl PyClient {
     /// The client's number.
     #[getter]
     fn number(&self) -> u16 {
-        self.key.as_ref().number()
+        self.config.number
     }
 
     /// The job.
@@ -216,7 +200,7 @@ impl PyClient {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let Key::Secret(..) = &self.key else {
+        let AnyKey::Secret(..) = &*self.key.key else {
             let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
             return Err(Error::Own("KeyKind", text.into()));
         };
@@ -264,8 +248,7 @@ impl PyClient {
         finish(&mut result)?;
         warn_clipped(py, &result.clipped);
         result.clipped = he::codec::most_clipped(&outside, &result.clipped);
-        let key = self.key.as_ref().public().clone();
-        let public = PyPublicKey { key, job: Some(self.job.clone().into()) };
+        let public = self.key.public_of(Some(self.job.clone().into()));
         Ok(PySum::new(result.sum, public, Some(result.clipped)))
     }
 
@@ -332,10 +315,7 @@ impl PyClient {
         integers: &str,
     ) -> Result<(Update, Vec<usize>)> {
         check_process(self.owner, "Client")?;
-        arrays::check_clip(clip)?;
-        let mut update = arrays::take(tensors, arrays::integers(integers)?)?;
-        let outside = pool::run(py, || Ok(clip.map(|limit| update.clip(limit)).transpose()?))?;
-        Ok((update, outside.unwrap_or_default()))
+        arrays::take_clipped(py, tensors, clip, integers)
     }
 
     /// Does something with what this client brings to a round.
@@ -344,16 +324,15 @@ impl PyClient {
         round: &OwnRound<'_>,
         act: impl FnOnce(&Participation<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (threads, ledger) = (Some(pool::pool()?), self.used.ledger()?);
-        let engine = crate::engines::engine(&self.engine)?;
-        let member = Member::new(self.key.as_ref(), &self.job, &ledger, engine);
-        act(&Participation {
-            member: Member { threads, ..member },
-            update: round.update,
-            weight: round.weight,
-            spool: self.spool.as_deref(),
-            patience: self.patience,
-            keep_fields: false,
+        self.key.act(Some(self.config.number), &self.job, &self.engine, |member| {
+            act(&Participation {
+                member: member.clone(),
+                update: round.update,
+                weight: round.weight,
+                spool: self.spool.as_deref(),
+                patience: self.patience,
+                keep_fields: false,
+            })
         })
     }
 
@@ -381,39 +360,16 @@ fn finish(result: &mut RoundResult) -> Result<()> {
     Ok(result.spool.take().map_or(Ok(()), |spool| spool.remove())?)
 }
 
-/// Takes a client's key, what is beside it, and the path of its file, if it is of one.
-fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, Option<PathBuf>)> {
-    let secret = |key: Arc<he::SecretKey>| match number {
-        Some(number) => Ok(Key::Secret(key, number)),
-        None => Err(he::Error::NoNumber),
+/// Takes a key that a client contributes with, and the path of its file, if it is of one.
+fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Holder, Option<PathBuf>)> {
+    let Ok(path) = key.extract::<PathBuf>() else {
+        let holder = Holder::of(key)?;
+        holder.key.as_client(number)?;
+        return Ok((holder, None));
     };
-    if let Ok(path) = key.extract::<PathBuf>() {
-        let path = if path.is_dir() { path.join(SECRET) } else { path };
-        let py = key.py();
-        let key = pool::run(py, || Ok(AnyKey::load(&path)?))?;
-        warn(py, key.warning())?;
-        key.as_client(number).map_err(|e| e.within(path.display()))?;
-        // One line of the ledger for many rounds.
-        let used = Use::of_file(&path, key.public(), None, ROUNDS_RESERVED)?;
-        let key = match key {
-            AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
-            AnyKey::Secret(key, _) => secret(Arc::from(key))?,
-            AnyKey::Public(_) => return Err(he::Error::NoNumber.into()),
-        };
-        return Ok((key, used, Some(path)));
-    }
-    if let Ok(key) = key.cast::<PyClientKey>() {
-        let PyClientKey { key, used } = key.get();
-        if let Some(asked) = number.filter(|number| *number != key.number()) {
-            return Err(he::Error::AnotherClient { found: key.number(), asked }.into());
-        }
-        return Ok((Key::Client(key.clone()), used.clone(), None));
-    }
-    match key.cast::<PySecretKey>() {
-        Ok(key) => Ok((secret(key.get().key.clone())?, key.get().used.clone(), None)),
-        Err(_) => {
-            let text = format!("{} is no key of a client", key.get_type().name()?);
-            Err(Error::Own("KeyKind", text))
-        }
-    }
+    let path = if path.is_dir() { path.join(SECRET) } else { path };
+    // One line of the ledger for many rounds.
+    let holder = Holder::load(key.py(), &path, None, ROUNDS_RESERVED)?;
+    holder.key.as_client(number).map_err(|e| e.within(path.display()))?;
+    Ok((holder, Some(path)))
 }

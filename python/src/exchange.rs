@@ -8,6 +8,7 @@ use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
     errors::{Result, whole},
+    holder::Holder,
     job::PyJob,
     keys::PyPublicKey,
     pool::run,
@@ -44,8 +45,8 @@ impl PyAnnouncement {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
     ) -> Result<Self> {
-        let key = PyPublicKey::of(key)?.key;
-        let announcement = SchemeAnnouncement::from_bytes(bytes, &key)?;
+        let key = Holder::of(key)?.key;
+        let announcement = SchemeAnnouncement::from_bytes(bytes, key.public())?;
         Ok(Self { announcement, client, bytes: bytes.to_vec() })
     }
 
@@ -93,8 +94,8 @@ impl PyRoundTerms {
     ///     KeyMismatch: They were made under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let key = PyPublicKey::of(key)?.key;
-        let terms = SchemeTerms::from_bytes(bytes, &key)?;
+        let key = Holder::of(key)?.key;
+        let terms = SchemeTerms::from_bytes(bytes, key.public())?;
         Ok(Self { terms, left_out: vec![], bytes: bytes.to_vec() })
     }
 
@@ -153,7 +154,7 @@ pub(crate) fn join_round(
     ranges_key: Option<&PyRangesKey>,
 ) -> Result<PyRoundTerms> {
     let public = PyPublicKey::of(public)?;
-    let job = public.job(job)?;
+    let job = public.0.job(job)?;
     let announced: Vec<_> =
         announcements.iter().map(|a| (a.client, a.announcement.clone())).collect();
     if announced.is_empty() {
@@ -168,6 +169,6 @@ pub(crate) fn join_round(
     let left_out = left_out
         .into_iter()
         .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));
-    let bytes = terms.to_bytes(&public.key);
+    let bytes = terms.to_bytes(public.key());
     Ok(PyRoundTerms { terms, left_out: left_out.collect(), bytes })
 }

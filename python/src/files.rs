@@ -4,7 +4,6 @@ use std::{
     fs,
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use ciphergram_he::{
@@ -20,9 +19,10 @@ use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
 use crate::{
     buffer::Frozen,
     contribution::PyContribution,
-    errors::{Error, Result, warn, whole, whole_or_none},
+    errors::{Error, Result, whole, whole_or_none},
+    holder::Holder,
     job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey, Use},
+    keys::{PyClientKey, PyPublicKey, PySecretKey},
     pool::run,
     private_ranges::{AgreedOptions, PyRangesKey},
     sum::PySum,
@@ -38,31 +38,27 @@ pub(crate) struct PyKeys {
 }
 
 impl PyKeys {
-    /// Takes the key of a folder, or one that no file has. Each file of a key has a record of its own.
+    /// Takes the secret key, in memory or of a folder, with its ledger if that is elsewhere. Each file of a key has a
+    /// record of its own.
     fn new(
         py: Python<'_>,
-        key: he::SecretKey,
-        job: PyJob,
+        secret: Holder,
         folder: Option<(&Path, Option<PathBuf>)>,
     ) -> Result<Py<Self>> {
-        let used = |file: String| match &folder {
-            Some((folder, ledger)) => {
-                Use::of_file(&folder.join(file), key.public(), ledger.clone(), 1)
-            }
-            None => Ok::<_, Error>(Use::in_memory(job.0.clone())),
-        };
-        let mut clients = vec![];
-        if key.public().encrypts() {
-            for number in 0..key.public().parameters().clients() as u16 {
-                let used = used(client_file(number))?;
-                clients.push(
-                    PyClientKey { key: Arc::new(key.client_key(number)?), used }.into_py_any(py)?,
-                );
-            }
+        let (key, mut clients) = (secret.key.secret()?, vec![]);
+        let numbers = if key.public().encrypts() { key.public().parameters().clients() } else { 0 };
+        for number in 0..numbers as u16 {
+            let client = AnyKey::Client(key.client_key(number)?.into(), None);
+            clients.push(PyClientKey(match &folder {
+                Some((folder, ledger)) => {
+                    let file = folder.join(client_file(number));
+                    Holder::of_file(client, &file, ledger.clone(), 1)?
+                }
+                None => Holder::new(client, secret.job.clone()),
+            }));
         }
-        let used = used(SECRET.into())?;
         let keys = Self { clients: PyTuple::new(py, clients)?.unbind() };
-        let secret = PyClassInitializer::from(PySecretKey { key: key.into(), used });
+        let secret = PyClassInitializer::from(PySecretKey(secret));
         Ok(Py::new(py, secret.add_subclass(keys))?)
     }
 }
@@ -80,8 +76,7 @@ impl PyKeys {
     /// The secret key alone.
     #[getter]
     fn secret(slf: &Bound<'_, Self>) -> PySecretKey {
-        let PySecretKey { key, used } = slf.as_super().get();
-        PySecretKey { key: key.clone(), used: used.clone() }
+        PySecretKey(slf.as_super().get().0.clone())
     }
 
     /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.
@@ -89,11 +84,11 @@ impl PyKeys {
     /// Raises:
     ///     Exists: There is such a folder.
     fn save(slf: &Bound<'_, Self>, path: PathBuf) -> Result<()> {
-        let (secret, clients) = (slf.as_super().get(), slf.get().clients.bind(slf.py()));
+        let (secret, clients) = (&slf.as_super().get().0, slf.get().clients.bind(slf.py()));
         whole_folder(
             &path,
             |temporary| {
-                write_folder(&secret.key, &*secret.used.job(None)?, temporary)?;
+                write_folder(secret.key.secret()?, &*secret.job(None)?, temporary)?;
                 LocalNodes::of_folder(temporary).draw()?;
                 Ok(())
             },
@@ -106,21 +101,20 @@ impl PyKeys {
     /// Raises:
     ///     NoRangesKey: The key has no secret of ranges, or the package was built without them.
     fn ranges_key(slf: &Bound<'_, Self>) -> Result<PyRangesKey> {
-        let secret = slf.as_super().get();
-        PyRangesKey::generate(slf.py(), &secret.key, secret.public())
+        PyRangesKey::generate(slf.py(), &slf.as_super().get().0)
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {
-        slf.as_super().get().described("Keys")
+        slf.as_super().get().0.describe("Keys", "")
     }
 }
 
 /// Moves the records of a key and of its clients' own beside their files.
-fn record(secret: &PySecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
-    secret.used.save(&folder.join(SECRET), || Ok(()))?;
-    for client in clients {
-        let client = client.cast::<PyClientKey>().map_err(PyErr::from)?.get();
-        client.used.save(&folder.join(client_file(client.key.number())), || Ok(()))?;
+fn record(secret: &Holder, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
+    secret.save_record(&folder.join(SECRET))?;
+    for (number, client) in clients.iter().enumerate() {
+        let client = Holder::of(&client)?;
+        client.save_record(&folder.join(client_file(number as u16)))?;
     }
     Ok(())
 }
@@ -171,7 +165,8 @@ pub(crate) fn keygen(
     limits = limits.of_clients(own, min_clients);
     agreed.limit(&mut limits, key.ranges_secret())?;
     let job = PyJob::make(py, key.public(), limits.up_to(max_weight, max_range)?)?;
-    PyKeys::new(py, key, job, None)
+    let key = AnyKey::Secret(key.into(), None);
+    PyKeys::new(py, Holder::new(key, Some(job.0)), None)
 }
 
 /// Reads a key's file, or the folder that `Keys.save` or `ciphergram keygen` wrote. Its job is the file `job.json`
@@ -194,18 +189,16 @@ pub(crate) fn load_keys(
 ) -> Result<Bound<'_, PyAny>> {
     let folder = path.is_dir();
     let file = if folder { path.join(SECRET) } else { path };
-    let key = run(py, || Ok(AnyKey::load(&file)?))?;
-    warn(py, key.warning())?;
-    let used = Use::of_file(&file, key.public(), ledger.clone(), 1)?;
-    let loaded = match key {
-        AnyKey::Secret(key, _) if folder => {
-            let job = PyJob(used.job(None)?);
-            PyKeys::new(py, *key, job, file.parent().map(|folder| (folder, ledger)))?
-                .into_bound_py_any(py)
+    let held = Holder::load(py, &file, ledger.clone(), 1)?;
+    let loaded = match &*held.key.clone() {
+        AnyKey::Secret(..) if folder => {
+            held.job(None)?;
+            let folder = file.parent().map(|folder| (folder, ledger));
+            PyKeys::new(py, held, folder)?.into_bound_py_any(py)
         }
-        AnyKey::Secret(key, _) => PySecretKey { key: Arc::from(key), used }.into_bound_py_any(py),
-        AnyKey::Client(key, _) => PyClientKey { key: Arc::from(key), used }.into_bound_py_any(py),
-        AnyKey::Public(key) => PyPublicKey { key, job: used.job }.into_bound_py_any(py),
+        AnyKey::Secret(..) => PySecretKey(held).into_bound_py_any(py),
+        AnyKey::Client(..) => PyClientKey(held).into_bound_py_any(py),
+        AnyKey::Public(_) => PyPublicKey(held).into_bound_py_any(py),
     };
     Ok(loaded?)
 }

@@ -26,7 +26,7 @@ pub(crate) struct PyCiphertexts {
 
 /// Numbers in clear: their bytes; the words of each integer, in two's complement, or 0 of floats; the scale that floats
 /// are rounded at.
-type Given<'py> = (Bound<'py, PyBytes>, usize, u32);
+type PlainNumbers<'py> = (Bound<'py, PyBytes>, usize, u32);
 
 /// Returns the Paillier half of a key.
 fn modulus(key: &he::PublicKey) -> Result<&PaillierModulus> {
@@ -60,7 +60,7 @@ fn to_indices(bytes: &[u8]) -> Vec<usize> {
 }
 
 fn scalars<S: Secrecy>(
-    (bytes, each, scale): &Given<'_>,
+    (bytes, each, scale): &PlainNumbers<'_>,
     modulus: &PaillierModulus,
 ) -> Result<Scalars<S>> {
     Ok(match *each {
@@ -73,8 +73,8 @@ fn scalars<S: Secrecy>(
 impl PyCiphertexts {
     /// Encrypts numbers.
     #[staticmethod]
-    fn encrypt(py: Python<'_>, public: &PyPublicKey, given: Given<'_>) -> Result<Self> {
-        let (modulus, engine) = (modulus(&public.key)?, engine("cpu")?);
+    fn encrypt(py: Python<'_>, public: &PyPublicKey, given: PlainNumbers<'_>) -> Result<Self> {
+        let (modulus, engine) = (modulus(public.key())?, engine("cpu")?);
         let plain = Plaintexts::try_from_scalars(modulus, &scalars(&given, modulus)?)?;
         let ciphertexts =
             run(py, || Ok(Encryptor::new(modulus, &*engine)?.encrypt(&*engine, &plain)?))?;
@@ -88,11 +88,10 @@ impl PyCiphertexts {
         key: &PySecretKey,
         floats: bool,
     ) -> Result<(Bound<'py, PyBytes>, usize)> {
-        let (modulus, engine) = (modulus(key.key.public())?, engine("cpu")?);
-        let Some(secret) = key.key.paillier() else {
-            return Err(SchemeError::NoSumKey.into());
-        };
-        self.check_under(key.key.public().id().to_string(), modulus)?;
+        let (key, engine) = (&key.0, engine("cpu")?);
+        let modulus = modulus(key.key.public())?;
+        let secret = key.key.secret()?.paillier().ok_or(SchemeError::NoSumKey)?;
+        self.check_under(key.id(), modulus)?;
         let scale = self.scale();
         if scale != 0 && !floats {
             let text = format!("these are numbers of scale {scale}: decrypt_floats opens them");
@@ -116,7 +115,7 @@ impl PyCiphertexts {
         #[pyo3(from_py_with = whole)] scale: u32,
     ) -> Result<Self> {
         let public = PyPublicKey::of(public)?;
-        let modulus = modulus(&public.key)?;
+        let modulus = modulus(public.key())?;
         let bad = |text| Error::Own("BadCiphertext", text);
         let (given, k) = (to_words(bytes.as_bytes()), modulus.ciphertext_words());
         let mut words = vec![];
@@ -151,7 +150,7 @@ impl PyCiphertexts {
     /// The name of the key.
     #[getter]
     fn key_id(&self) -> String {
-        self.public.key.id().to_string()
+        self.public.0.id()
     }
 
     /// The binary digits after the point.
@@ -188,7 +187,7 @@ impl PyCiphertexts {
     }
 
     /// Adds numbers in clear pair by pair, or subtracts them.
-    fn add_plain(&self, py: Python<'_>, given: Given<'_>, negate: bool) -> Result<Self> {
+    fn add_plain(&self, py: Python<'_>, given: PlainNumbers<'_>, negate: bool) -> Result<Self> {
         let (evaluator, scalars) = (self.evaluator()?, scalars(&given, self.modulus())?);
         let scalars = if negate { scalars.negated() } else { scalars };
         let plain = Plaintexts::try_from_scalars(self.modulus(), &scalars)?;
@@ -196,13 +195,13 @@ impl PyCiphertexts {
     }
 
     /// Multiplies them by public numbers pair by pair.
-    fn mul(&self, py: Python<'_>, given: Given<'_>) -> Result<Self> {
+    fn mul(&self, py: Python<'_>, given: PlainNumbers<'_>) -> Result<Self> {
         let (evaluator, scalars) = (self.evaluator()?, scalars(&given, self.modulus())?);
         Ok(self.with(run(py, || Ok(evaluator.mul_plain_public(&self.ciphertexts, &scalars)?))?))
     }
 
     /// Returns the product of a public matrix of `rows` rows and these.
-    fn matvec(&self, py: Python<'_>, given: Given<'_>, rows: usize) -> Result<Self> {
+    fn matvec(&self, py: Python<'_>, given: PlainNumbers<'_>, rows: usize) -> Result<Self> {
         let (evaluator, columns) = (self.evaluator()?, self.__len__());
         let (bytes, each, scale) = (given.0.as_bytes(), given.1, given.2);
         let matrix = match each {

@@ -11,8 +11,9 @@ use pyo3::{
 
 use crate::{
     errors::{Error, Result, warn, whole, whole_or_none},
+    holder::Holder,
     keys::{PyPublicKey, hash},
-    private_ranges::{AgreedOptions, Holder},
+    private_ranges::AgreedOptions,
 };
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
@@ -60,17 +61,17 @@ impl PyJob {
         bits: Option<&Bound<'_, PyMapping>>,
     ) -> Result<Self> {
         let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
-        let holder = ranges.map(|_| Holder::of(key)).transpose()?;
-        let key = PyPublicKey::of(key)?.key;
-        let mut limits = he::Limits::of_key(&key);
+        let holder = Holder::of(key)?;
+        let secret = ranges.map(|_| holder.ranges_secret()).transpose()?.flatten();
+        let mut limits = he::Limits::of_key(holder.key.public());
         let clients = clients.unwrap_or(limits.clients);
         limits = limits.of_clients(clients, min_clients);
         for pair in bits.map(PyMappingMethods::items).transpose()?.iter().flatten() {
             let (name, bits): (String, Bound<'_, PyAny>) = pair.extract()?;
             limits.bits.push(TensorBits { name, bits: whole(&bits)? });
         }
-        agreed.limit(&mut limits, holder.as_ref().and_then(Holder::ranges_secret))?;
-        Self::make(py, &key, limits.up_to(max_weight, max_range)?)
+        agreed.limit(&mut limits, secret)?;
+        Self::make(py, holder.key.public(), limits.up_to(max_weight, max_range)?)
     }
 
     /// Reads a job's file.
@@ -80,7 +81,7 @@ impl PyJob {
     ///     JobMismatch: It was made under another key.
     #[staticmethod]
     fn load(path: PathBuf, key: &PyPublicKey) -> Result<Self> {
-        Ok(Self(he::Job::load(&path, &key.key)?.into()))
+        Ok(Self(he::Job::load(&path, key.key())?.into()))
     }
 
     /// Writes the job's file.

@@ -1,12 +1,9 @@
 //! Ranges that clients agree on without showing theirs.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use ciphergram_he::{
-    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError, KeyRef, Limits,
+    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError, Limits,
     RangesProposal as SchemeProposal,
     codec::Policy,
     job::PrivateRanges,
@@ -17,8 +14,9 @@ use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
     errors::{Error, Result},
+    holder::Holder,
     job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey, Use, job_beside},
+    keys::PyPublicKey,
     pool::run,
     ranges::PyRanges,
 };
@@ -65,60 +63,6 @@ fn agreed_rank(name: &str, text: &str) -> Result<Rank> {
     Rank::from_agree(text).map_err(|why| Error::parameter(format!("{name}={text:?}: {why}")))
 }
 
-/// A key with a secret of ranges.
-pub(crate) enum Holder {
-    Secret(Arc<he::SecretKey>, Use),
-    Client(Arc<he::ClientKey>, Use),
-}
-
-impl Holder {
-    /// Takes a key that may have a secret of ranges.
-    pub(crate) fn of(key: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(key) = key.cast::<PySecretKey>() {
-            return Ok(Self::Secret(key.get().key.clone(), key.get().used.clone()));
-        }
-        if let Ok(key) = key.cast::<PyClientKey>() {
-            return Ok(Self::Client(key.get().key.clone(), key.get().used.clone()));
-        }
-        let found = key.get_type().name()?;
-        let text = format!("private ranges take a secret key, or a client's own: {found} is none");
-        Err(Error::Own("KeyKind", text))
-    }
-
-    fn used(&self) -> &Use {
-        match self {
-            Self::Secret(_, used) | Self::Client(_, used) => used,
-        }
-    }
-
-    pub(crate) fn ranges_secret(&self) -> Option<&RangesSecret> {
-        match self {
-            Self::Secret(key, _) => key.ranges_secret(),
-            Self::Client(key, _) => KeyRef::Client(key).ranges_secret(),
-        }
-    }
-
-    fn public(&self) -> &he::PublicKey {
-        match self {
-            Self::Secret(key, _) => key.public(),
-            Self::Client(key, _) => key.public(),
-        }
-    }
-
-    /// Returns the key as that of a client.
-    fn as_client(&self, number: Option<u16>) -> Result<KeyRef<'_>> {
-        match (self, number) {
-            (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
-            (Self::Secret(..), None) => Err(SchemeError::NoNumber.into()),
-            (Self::Client(key, _), Some(number)) if number != key.number() => {
-                let text = format!("client={number}: the key is that of client {}", key.number());
-                Err(Error::Own("ClientNumberError", text))
-            }
-            (Self::Client(key, _), _) => Ok(KeyRef::Client(key)),
-        }
-    }
-}
-
 /// Encrypts the ranges of a client's tensors.
 pub(crate) fn propose(
     py: Python<'_>,
@@ -128,10 +72,10 @@ pub(crate) fn propose(
     job: Option<&PyJob>,
 ) -> Result<PyRangesProposal> {
     let holder = Holder::of(key)?;
-    let job = holder.used().job(job)?;
-    let client = holder.as_client(client)?;
+    holder.ranges_secret()?;
+    let (job, client) = (holder.job(job)?, holder.key.as_client(client)?);
     let proposal = run(py, || Ok(SchemeProposal::new(client, &job, update, policy)?))?;
-    Ok(PyRangesProposal::new(proposal, holder.public()))
+    Ok(PyRangesProposal::new(proposal, holder.key.public()))
 }
 
 /// A client's ranges, encrypted. Its bytes travel, and `from_bytes` reads them.
@@ -157,7 +101,7 @@ impl PyRangesProposal {
     ///     KeyMismatch: It was made under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let proposal = SchemeProposal::from_bytes(bytes, &PyPublicKey::of(key)?.key)?;
+        let proposal = SchemeProposal::from_bytes(bytes, Holder::of(key)?.key.public())?;
         Ok(Self { proposal, bytes: bytes.to_vec() })
     }
 
@@ -196,7 +140,7 @@ impl PyAgreedRanges {
     ///     KeyMismatch: They were agreed under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let agreed = SchemeAgreed::from_bytes(bytes, &PyPublicKey::of(key)?.key)?;
+        let agreed = SchemeAgreed::from_bytes(bytes, Holder::of(key)?.key.public())?;
         Ok(Self { agreed, bytes: bytes.to_vec() })
     }
 
@@ -226,17 +170,14 @@ pub(crate) struct PyRangesKey {
 
 impl PyRangesKey {
     /// Makes the one beside a key with a secret of ranges.
-    pub(crate) fn generate(
-        py: Python<'_>,
-        secret: &he::SecretKey,
-        public: PyPublicKey,
-    ) -> Result<Self> {
+    pub(crate) fn generate(py: Python<'_>, holder: &Holder) -> Result<Self> {
+        let secret = holder.key.secret()?;
         let key = run(py, || {
             let ranges = secret.ranges_secret().ok_or(SchemeError::NoRangesSecret)?;
             let file = RangesEvaluationKey::generate(ranges, secret.public())?;
             Ok(RangesEvaluationKey::from_bytes(&file, secret.public())?)
         })?;
-        Ok(Self { key: key.into(), public })
+        Ok(Self { key: key.into(), public: holder.public() })
     }
 }
 
@@ -257,9 +198,9 @@ impl PyRangesKey {
     fn load(py: Python<'_>, path: PathBuf, key: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let public = match key {
             Some(key) => PyPublicKey::of(key)?,
-            None => beside_key(&path)?,
+            None => PyPublicKey::load(py, &beside(&path, "public.json"))?,
         };
-        let key = run(py, || Ok(RangesEvaluationKey::load(&path, &public.key)?))?;
+        let key = run(py, || Ok(RangesEvaluationKey::load(&path, public.key())?))?;
         Ok(Self { key: key.into(), public })
     }
 
@@ -274,14 +215,6 @@ impl PyRangesKey {
     }
 }
 
-/// Reads the public key beside a file, and its job.
-fn beside_key(path: &Path) -> Result<PyPublicKey> {
-    let path = beside(path, "public.json");
-    let key = he::PublicKey::load(&path)?;
-    let job = job_beside(&path, &key)?;
-    Ok(PyPublicKey { key, job })
-}
-
 /// Finds the ranges that a job agrees on among proposals.
 pub(crate) fn merge(
     py: Python<'_>,
@@ -289,10 +222,10 @@ pub(crate) fn merge(
     key: &PyRangesKey,
     job: Option<&PyJob>,
 ) -> Result<PyAgreedRanges> {
-    let job = key.public.job(job)?;
+    let job = key.public.0.job(job)?;
     let proposals: Vec<_> = proposals.iter().map(|proposal| proposal.proposal.clone()).collect();
     let agreed = run(py, || Ok(SchemeAgreed::find(&key.key, &job, &proposals, &|_| {})?))?;
-    let bytes = agreed.to_bytes(&key.public.key);
+    let bytes = agreed.to_bytes(key.public.key());
     Ok(PyAgreedRanges { agreed, bytes })
 }
 
@@ -314,6 +247,5 @@ pub(crate) fn open_ranges(
     job: Option<&PyJob>,
 ) -> Result<PyRanges> {
     let holder = Holder::of(key)?;
-    let job = holder.used().job(job)?;
-    Ok(PyRanges::new(agreed.agreed.open(holder.ranges_secret(), &job)?))
+    Ok(PyRanges::new(agreed.agreed.open(holder.ranges_secret()?, &*holder.job(job)?)?))
 }

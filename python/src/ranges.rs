@@ -224,7 +224,7 @@ pub(crate) fn measure<'py>(
     job: Option<&PyJob>,
 ) -> Result<Bound<'py, PyAny>> {
     let policy = parse(policy, bits)?;
-    let update = arrays::take(tensors, arrays::integers(integers)?)?;
+    let update = arrays::take(tensors, integers)?;
     if let Some(key) = private {
         if weight != 1 {
             return Err(Error::parameter(

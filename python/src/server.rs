@@ -30,7 +30,7 @@ use pyo3::prelude::*;
 use crate::{
     errors::{Error, Result, whole, whole_or_none},
     job::PyJob,
-    keys::{PyPublicKey, job_beside},
+    keys::PyPublicKey,
     pool,
     private_ranges::PyRangesKey,
 };
@@ -142,9 +142,7 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PyPublicKey, Option<PathBuf>)> 
         };
     };
     let path = if path.is_dir() { path.join("public.json") } else { path };
-    let key = pool::run(key.py(), || Ok(he::PublicKey::load(&path)?))?;
-    let job = job_beside(&path, &key)?;
-    Ok((PyPublicKey { key, job }, Some(path)))
+    Ok((PyPublicKey::load(key.py(), &path)?, Some(path)))
 }
 
 #[pymethods]
@@ -172,7 +170,7 @@ impl PyServer {
         ranges_key: Option<&PyRangesKey>,
     ) -> Result<Self> {
         let (key, path) = public_key(key)?;
-        let job = key.job(job)?;
+        let job = key.0.job(job)?;
         let address = addresses(listen)?[0];
         let clients = clients.unwrap_or(job.limits().clients);
         let local = || local_nodes(path.as_deref(), &[address], "identity= and allow=");
@@ -185,7 +183,7 @@ impl PyServer {
         let ranges_key = match (ranges_key, &path) {
             (Some(given), _) => Some(given.key.clone()),
             (None, Some(path)) => {
-                pool::run(py, || Ok(RangesEvaluationKey::of_job(&job, &key.key, path, None)?))?
+                pool::run(py, || Ok(RangesEvaluationKey::of_job(&job, key.key(), path, None)?))?
             }
             (None, None) => None,
         };
@@ -206,8 +204,13 @@ impl PyServer {
         let node = config.identity.id();
         let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;
         let engine = crate::engines::engine(engine)?;
-        let server =
-            federation::FederationServer::new(wires, key.key, (*job).clone(), engine, config)?;
+        let server = federation::FederationServer::new(
+            wires,
+            key.key().clone(),
+            (*job).clone(),
+            engine,
+            config,
+        )?;
         Self::start(server, node)
     }
 
