@@ -1,7 +1,7 @@
 //! Memory that Python owns, and memory of ours that it reads: the only unsafe code of this package.
 #![allow(unsafe_code)]
 
-use std::{ffi::c_int, ptr, slice};
+use std::{ffi::c_int, ptr, slice, sync::OnceLock};
 
 use pyo3::{buffer::PyBuffer, exceptions::PyBufferError, ffi, prelude::*, types::PyBytes};
 
@@ -77,6 +77,21 @@ impl AsRef<[u8]> for Frozen {
         }
     }
 }
+
+/// Returns the bytes of something's file, made when they are first asked for.
+pub(crate) fn once(
+    frame: &OnceLock<Frozen>,
+    make: impl FnOnce() -> Result<Vec<u8>>,
+) -> Result<&[u8]> {
+    if let Some(frame) = frame.get() {
+        return Ok(frame.as_ref());
+    }
+    let bytes = make()?;
+    Ok(frame.get_or_init(|| bytes.into()).as_ref())
+}
+
+/// The parts of a pickle: what reads bytes, and the bytes.
+pub(crate) type Pickle<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>,));
 
 /// Bytes of an array that was made for a result, and that nobody else has yet.
 pub(crate) struct Writable(PyBuffer<u8>);

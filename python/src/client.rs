@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, Destination, Update};
+use ciphergram_he::{self as he, AnyKey, Destination, Member};
 use ciphergram_nic::federation::{
     self, Participation, PathConfig, RoundResult, UdpClient, UdpClientConfig,
     nodes::{read_identity, read_node},
@@ -75,13 +75,6 @@ pub(crate) struct PyClient {
 
 /// The end that talks to the server, while there is one; held for the whole of a round.
 type ClientEnd = Option<UdpClient>;
-
-/// A round of this client, and the update that is its part of it.
-struct OwnRound<'a> {
-    update: &'a Update,
-    weight: u64,
-    call: StoppableCall<'a>,
-}
 
 /// A call that waits, until it is stopped or a signal comes.
 struct StoppableCall<'a> {
@@ -204,25 +197,19 @@ impl PyClient {
             let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
             return Err(Error::Own("KeyKind", text.into()));
         };
-        let call = self.call();
-        let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let round = OwnRound { update: &update, weight, call };
-        let mut result = self.contribute(py, &round)?;
         // A path has no order.
         let like = tensors.hasattr("items")?.then_some(tensors);
-        let mut arrays = Arrays::new(py, &result.sum.agreement, like)?;
-        let target = &mut arrays;
-        let mut opened = |result: &mut RoundResult| {
-            let mut slices = target.slices();
-            let to = Destination::Memory(&mut slices);
-            self.with(&round, |participation| {
-                Ok(result.open_to(&participation.member, opened::output(total), to)?)
-            })
+        let open = |result: &mut RoundResult, member: &Member<'_>| {
+            let mut arrays = Arrays::new(py, &result.sum.agreement, like)?;
+            let target = &mut arrays;
+            py.detach(|| {
+                let mut slices = target.slices();
+                let to = Destination::Memory(&mut slices);
+                result.open_to(member, opened::output(total), to)
+            })?;
+            Ok(arrays)
         };
-        py.detach(|| opened(&mut result))?;
-        finish(&mut result)?;
-        warn_clipped(py, &result.clipped);
-        result.clipped = he::codec::most_clipped(&outside, &result.clipped);
+        let (result, arrays) = self.take_part(py, (tensors, clip, integers), weight, open)?;
         opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
     }
 
@@ -242,12 +229,8 @@ impl PyClient {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<PySum> {
-        let call = self.call();
-        let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let mut result = self.contribute(py, &OwnRound { update: &update, weight, call })?;
-        finish(&mut result)?;
-        warn_clipped(py, &result.clipped);
-        result.clipped = he::codec::most_clipped(&outside, &result.clipped);
+        let open = |_: &mut RoundResult, _: &Member<'_>| Ok(());
+        let (result, ()) = self.take_part(py, (tensors, clip, integers), weight, open)?;
         let public = self.key.public_of(Some(self.job.clone().into()));
         Ok(PySum::new(result.sum, public, Some(result.clipped)))
     }
@@ -306,40 +289,46 @@ impl PyClient {
         }
     }
 
-    /// Takes tensors, clipped if that is asked for, and how many values of each were.
-    fn take(
+    /// Takes part in a round with tensors, clipped and integers treated as asked, and opens what came of it. Counts
+    /// what was clipped here as well.
+    fn take_part<T>(
         &self,
         py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        clip: Option<f64>,
-        integers: &str,
-    ) -> Result<(Update, Vec<usize>)> {
+        (tensors, clip, integers): (&Bound<'_, PyAny>, Option<f64>, &str),
+        weight: u64,
+        open: impl FnOnce(&mut RoundResult, &Member<'_>) -> Result<T>,
+    ) -> Result<(RoundResult, T)> {
         check_process(self.owner, "Client")?;
-        arrays::take_clipped(py, tensors, clip, integers)
-    }
-
-    /// Does something with what this client brings to a round.
-    fn with<T>(
-        &self,
-        round: &OwnRound<'_>,
-        act: impl FnOnce(&Participation<'_>) -> Result<T>,
-    ) -> Result<T> {
+        let call = self.call();
+        let (update, outside) = arrays::take_clipped(py, tensors, clip, integers)?;
         self.key.act(Some(self.config.number), &self.job, &self.engine, |member| {
-            act(&Participation {
+            let participation = Participation {
                 member: member.clone(),
-                update: round.update,
-                weight: round.weight,
+                update: &update,
+                weight,
                 spool: self.spool.as_deref(),
                 patience: self.patience,
                 keep_fields: false,
-            })
+            };
+            let mut result = self.contribute(py, &participation, &call)?;
+            let opened = open(&mut result, member)?;
+            // Its result is there.
+            result.spool.take().map_or(Ok(()), |spool| spool.remove())?;
+            warn_clipped(py, &result.clipped);
+            result.clipped = he::codec::most_clipped(&outside, &result.clipped);
+            Ok((result, opened))
         })
     }
 
-    /// Takes part in a round, until it ends, a signal comes, or it is stopped.
-    fn contribute(&self, py: Python<'_>, round: &OwnRound<'_>) -> Result<RoundResult> {
+    /// Contributes to a round, until it ends, a signal comes, or the call is stopped.
+    fn contribute(
+        &self,
+        py: Python<'_>,
+        participation: &Participation<'_>,
+        call: &StoppableCall<'_>,
+    ) -> Result<RoundResult> {
         let mut ends = None;
-        let observe = |_| match round.call.check() {
+        let observe = |_| match call.check() {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 ends = Some(error);
@@ -347,17 +336,12 @@ impl PyClient {
             }
         };
         let result = py.detach(|| {
-            let mut end = self.hold(&round.call)?;
+            let mut end = self.hold(call)?;
             let client = end.get_or_insert_with(|| UdpClient::new(self.config.clone()));
-            self.with(round, |part| Ok(client.contribute(part, observe)?))
+            Ok(client.contribute(participation, observe)?)
         });
         ends.map_or(result, Err)
     }
-}
-
-/// Removes the spool of a round whose result is there.
-fn finish(result: &mut RoundResult) -> Result<()> {
-    Ok(result.spool.take().map_or(Ok(()), |spool| spool.remove())?)
 }
 
 /// Takes a key that a client contributes with, and the path of its file, if it is of one.

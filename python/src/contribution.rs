@@ -10,7 +10,7 @@ use pyo3::{
 };
 
 use crate::{
-    buffer::{self, Frozen},
+    buffer::{self, Frozen, Pickle},
     errors::{Error, Result},
     keys::PyPublicKey,
     opened,
@@ -90,7 +90,7 @@ impl PyContribution {
     /// Names, types, shapes and ranges of its tensors, and the largest weight.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.agreement.clone())
+        PyRanges(self.agreement.clone())
     }
 
     /// The number of bytes.
@@ -137,10 +137,7 @@ impl PyContribution {
         self.frame() == other.frame()
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Pickle<'py>> {
         Ok((py.import("ciphergram")?.getattr("loads")?, (self.__bytes__(py),)))
     }
 

@@ -21,15 +21,10 @@ use crate::{
 #[pyclass(frozen, name = "Announcement", module = "ciphergram")]
 pub(crate) struct PyAnnouncement {
     pub(crate) announcement: SchemeAnnouncement,
-    client: u16,
-    bytes: Vec<u8>,
-}
-
-impl PyAnnouncement {
-    pub(crate) fn new(announcement: SchemeAnnouncement, client: u16, key: &he::PublicKey) -> Self {
-        let bytes = announcement.to_bytes(key);
-        Self { announcement, client, bytes }
-    }
+    /// The client's number.
+    #[pyo3(get)]
+    pub(crate) client: u16,
+    pub(crate) bytes: Vec<u8>,
 }
 
 #[pymethods]
@@ -50,12 +45,6 @@ impl PyAnnouncement {
         Ok(Self { announcement, client, bytes: bytes.to_vec() })
     }
 
-    /// The client's number.
-    #[getter]
-    fn client(&self) -> u16 {
-        self.client
-    }
-
     /// The lowest number of a round that the client still contributes to.
     #[getter]
     fn round(&self) -> u64 {
@@ -65,7 +54,7 @@ impl PyAnnouncement {
     /// The ranges and the largest weight that it proposes.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.announcement.agreement.clone())
+        PyRanges(self.announcement.agreement.clone())
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -81,6 +70,8 @@ impl PyAnnouncement {
 #[pyclass(frozen, name = "RoundTerms", module = "ciphergram")]
 pub(crate) struct PyRoundTerms {
     pub(crate) terms: SchemeTerms,
+    /// The clients that cannot take part, each with the reason; known to who made the terms alone.
+    #[pyo3(get)]
     left_out: Vec<(u16, String)>,
     bytes: Vec<u8>,
 }
@@ -108,19 +99,13 @@ impl PyRoundTerms {
     /// The ranges and the largest weight; the largest ranges of the job, if clients agree on private ones.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.terms.agreement.clone())
+        PyRanges(self.terms.agreement.clone())
     }
 
     /// The numbers of the clients that take part, ascending.
     #[getter]
     fn participants(&self) -> Vec<u16> {
         self.terms.participants.iter().map(|c| c.number).collect()
-    }
-
-    /// The clients that cannot take part, each with the reason; known to who made the terms alone.
-    #[getter]
-    fn left_out(&self) -> Vec<(u16, String)> {
-        self.left_out.clone()
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

@@ -1,13 +1,14 @@
 //! Keys made, and everything that is read from files and bytes.
 
 use std::{
+    fmt::Display,
     fs,
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
 use ciphergram_he::{
-    self as he, AnyKey, Error as SchemeError, Limits, Scheme,
+    self as he, AnyKey, Error as SchemeError, Scheme,
     frame::{Frame, Kind},
     keys::write_folder,
     params::Literal,
@@ -21,10 +22,10 @@ use crate::{
     contribution::PyContribution,
     errors::{Error, Result, whole, whole_or_none},
     holder::Holder,
-    job::PyJob,
+    job::{GivenLimits, GivenRanges},
     keys::{PyClientKey, PyPublicKey, PySecretKey},
     pool::run,
-    private_ranges::{AgreedOptions, PyRangesKey},
+    private_ranges::PyRangesKey,
     sum::PySum,
 };
 
@@ -153,18 +154,16 @@ pub(crate) fn keygen(
     if ranges.is_some() && !HAS_BOOTSTRAPS {
         return Err(SchemeError::WithoutTfhe.into());
     }
-    let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
     let scheme: Scheme = scheme.parse().map_err(SchemeError::from)?;
     let literal = Literal { scheme, clients, bits };
     let mut key = run(py, || Ok(he::SecretKey::generate(literal)?))?;
     if ranges.is_some() {
         key = key.with_ranges_secret(RangesSecret::draw()?);
     }
-    let mut limits = Limits::of_key(key.public());
-    let own = limits.clients;
-    limits = limits.of_clients(own, min_clients);
-    agreed.limit(&mut limits, key.ranges_secret())?;
-    let job = PyJob::make(py, key.public(), limits.up_to(max_weight, max_range)?)?;
+    let (up_to, bits) = ((max_weight, max_range), vec![]);
+    let private = GivenRanges { ranges, levels, agree_every, clip_norm };
+    let given = GivenLimits { clients: None, min_clients, up_to, private, bits };
+    let job = given.job(py, key.public(), key.ranges_secret())?;
     let key = AnyKey::Secret(key.into(), None);
     PyKeys::new(py, Holder::new(key, Some(job.0)), None)
 }
@@ -229,12 +228,21 @@ pub(crate) fn load<'py>(
     path: PathBuf,
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
-    let here = |e: SchemeError| Error::from(e.within(path.display()));
-    let bytes = fs::read(&path).map_err(|e| here(e.into()))?;
-    read(py, bytes.into(), key).map_err(|error| match error {
-        Error::Scheme(error) => here(error),
+    read_file(&path, |bytes| read(py, bytes.into(), key))
+}
+
+/// Reads something from the bytes of a file, which errors name.
+pub(crate) fn read_file<T>(path: &Path, read: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
+    let bytes = fs::read(path).map_err(|e| Error::from(SchemeError::from(e)));
+    bytes.and_then(read).map_err(|error| within(error, path.display()))
+}
+
+/// Names the place of an error of the crates beneath.
+pub(crate) fn within(error: Error, place: impl Display) -> Error {
+    match error {
+        Error::Scheme(error) => error.within(place).into(),
         error => error,
-    })
+    }
 }
 
 fn read<'py>(
@@ -289,9 +297,7 @@ pub(crate) fn whole_folder(
     if let Some(above) = folder.parent() {
         fs::create_dir_all(above).map_err(here)?;
     }
-    let mut temporary = folder.clone().into_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(temporary);
+    let temporary = temporary(&folder);
     fs::create_dir(&temporary).map_err(here)?;
     let placed = write(&temporary).and_then(|()| {
         fs::rename(&temporary, &folder).map_err(here)?;
@@ -304,6 +310,13 @@ pub(crate) fn whole_folder(
         }
     }
     placed
+}
+
+/// Returns a name beside this one for what is not whole yet.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    name.into()
 }
 
 /// Writes a file, whole or not at all, where there is none or one of its own kind.
@@ -319,8 +332,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], is_own: impl Fn(&[u8]) -> bool)
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(here(e).into()),
         _ => {}
     }
-    let mut temporary = path.to_path_buf().into_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = temporary(path);
     let write = || {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(bytes)?;

@@ -243,7 +243,8 @@ impl Holder {
         self.act(number, &job, "cpu", |member| {
             let announcement =
                 run(py, || Ok(member.propose(he::Seed::draw()?, update, weight)?))?;
-            Ok(PyAnnouncement::new(announcement, member.key.number(), member.key.public()))
+            let (client, bytes) = (member.key.number(), announcement.to_bytes(member.key.public()));
+            Ok(PyAnnouncement { announcement, client, bytes })
         })
     }
 }

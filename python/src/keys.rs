@@ -1,12 +1,9 @@
 //! The classes of keys of sums.
 
-use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use ciphergram_he::{self as he, AnyKey, Destination};
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyString};
 
 use crate::{
     arrays::{self, Arrays},
@@ -145,16 +142,9 @@ impl PyPublicKey {
         self.key().id() == other.key().id()
     }
 
-    fn __hash__(&self) -> u64 {
-        hash(self.key().id())
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.id()).hash()
     }
-}
-
-/// Returns a hash of an id.
-pub(crate) fn hash(id: impl ToString) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.to_string().hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The secret half of a key, which opens sums, and encrypts as any client.

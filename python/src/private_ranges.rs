@@ -3,65 +3,15 @@
 use std::{path::PathBuf, sync::Arc};
 
 use ciphergram_he::{
-    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError, Limits,
-    RangesProposal as SchemeProposal,
-    codec::Policy,
-    job::PrivateRanges,
-    keys::beside,
-    private_ranges::{RangesEvaluationKey, RangesSecret, Rank},
+    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError,
+    RangesProposal as SchemeProposal, codec::Policy, keys::beside,
+    private_ranges::RangesEvaluationKey,
 };
 use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
-    errors::{Error, Result},
-    holder::Holder,
-    job::PyJob,
-    keys::PyPublicKey,
-    pool::run,
-    ranges::PyRanges,
+    errors::Result, holder::Holder, job::PyJob, keys::PyPublicKey, pool::run, ranges::PyRanges,
 };
-
-/// The options of a job whose ranges clients agree on.
-pub(crate) struct AgreedOptions<'a> {
-    pub(crate) ranges: Option<&'a str>,
-    pub(crate) levels: Option<u8>,
-    pub(crate) agree_every: Option<u32>,
-    pub(crate) clip_norm: Option<&'a str>,
-}
-
-impl AgreedOptions<'_> {
-    /// Puts them into a job's limits.
-    pub(crate) fn limit(&self, limits: &mut Limits, secret: Option<&RangesSecret>) -> Result<()> {
-        let Some(ranges) = self.ranges else {
-            let alone = [
-                ("levels=", self.levels.is_some()),
-                ("agree_every=", self.agree_every.is_some()),
-                ("clip_norm=", self.clip_norm.is_some()),
-            ];
-            return match alone.into_iter().find(|(_, is_given)| *is_given) {
-                Some((name, _)) => Err(Error::parameter(format!("{name} is for ranges=\"agree\""))),
-                None => Ok(()),
-            };
-        };
-        let rank = match ranges {
-            "agree" => Rank::usual(limits.clients),
-            ranges => agreed_rank("ranges", ranges)?,
-        };
-        let clip_norm = self.clip_norm.map(|text| agreed_rank("clip_norm", text)).transpose()?;
-        let usual = PrivateRanges::new(rank, secret.ok_or(SchemeError::NoRangesSecret)?.id());
-        limits.private_ranges = Some(PrivateRanges {
-            levels: self.levels.unwrap_or(usual.levels),
-            agree_every: self.agree_every.unwrap_or(usual.agree_every),
-            clip_norm,
-            ..usual
-        });
-        Ok(())
-    }
-}
-
-fn agreed_rank(name: &str, text: &str) -> Result<Rank> {
-    Rank::from_agree(text).map_err(|why| Error::parameter(format!("{name}={text:?}: {why}")))
-}
 
 /// Encrypts the ranges of a client's tensors.
 pub(crate) fn propose(
@@ -75,7 +25,8 @@ pub(crate) fn propose(
     holder.ranges_secret()?;
     let (job, client) = (holder.job(job)?, holder.key.as_client(client)?);
     let proposal = run(py, || Ok(SchemeProposal::new(client, &job, update, policy)?))?;
-    Ok(PyRangesProposal::new(proposal, holder.key.public()))
+    let bytes = proposal.to_bytes(holder.key.public());
+    Ok(PyRangesProposal { proposal, bytes })
 }
 
 /// A client's ranges, encrypted. Its bytes travel, and `from_bytes` reads them.
@@ -83,13 +34,6 @@ pub(crate) fn propose(
 pub(crate) struct PyRangesProposal {
     proposal: SchemeProposal,
     bytes: Vec<u8>,
-}
-
-impl PyRangesProposal {
-    fn new(proposal: SchemeProposal, key: &he::PublicKey) -> Self {
-        let bytes = proposal.to_bytes(key);
-        Self { proposal, bytes }
-    }
 }
 
 #[pymethods]
@@ -247,5 +191,5 @@ pub(crate) fn open_ranges(
     job: Option<&PyJob>,
 ) -> Result<PyRanges> {
     let holder = Holder::of(key)?;
-    Ok(PyRanges::new(agreed.agreed.open(holder.ranges_secret()?, &*holder.job(job)?)?))
+    Ok(PyRanges(agreed.agreed.open(holder.ranges_secret()?, &*holder.job(job)?)?))
 }

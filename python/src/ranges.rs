@@ -23,10 +23,6 @@ use crate::{
 pub(crate) struct PyRanges(pub(crate) Agreement);
 
 impl PyRanges {
-    pub(crate) fn new(agreement: Agreement) -> Self {
-        Self(agreement)
-    }
-
     fn file(&self) -> RangesFile {
         RangesFile::from_agreement(&self.0)
     }

@@ -21,7 +21,6 @@ use ciphergram_nic::{
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
         resolve,
     },
-    proto::NodeId,
     round::AggregatorEvent,
     wire::UdpWire,
 };
@@ -69,8 +68,12 @@ const LOOK: Duration = Duration::from_millis(50);
 ///     ParameterError: The address is none, or the clients are more than the job has.
 #[pyclass(frozen, name = "Server", module = "ciphergram")]
 pub(crate) struct PyServer {
-    address: SocketAddr,
-    node: NodeId,
+    /// The address that it listens at, "HOST:PORT".
+    #[pyo3(get)]
+    address: String,
+    /// The server's node key, which clients of other machines need.
+    #[pyo3(get)]
+    server_key: String,
     owner: u32,
     commands: Mutex<Sender<ServerCommand>>,
     shared: Arc<ServerState>,
@@ -201,7 +204,7 @@ impl PyServer {
             datagram_bytes: None,
             ranges_key,
         };
-        let node = config.identity.id();
+        let server_key = config.identity.id().to_string();
         let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;
         let engine = crate::engines::engine(engine)?;
         let server = federation::FederationServer::new(
@@ -211,19 +214,7 @@ impl PyServer {
             engine,
             config,
         )?;
-        Self::start(server, node)
-    }
-
-    /// The address that it listens at, "HOST:PORT".
-    #[getter]
-    fn address(&self) -> String {
-        self.address.to_string()
-    }
-
-    /// The server's node key, which clients of other machines need.
-    #[getter]
-    fn server_key(&self) -> String {
-        self.node.to_string()
+        Self::start(server, server_key)
     }
 
     /// The number of rounds that closed.
@@ -286,8 +277,12 @@ impl PyServer {
 }
 
 impl PyServer {
-    fn start(mut server: federation::FederationServer<UdpWire>, node: NodeId) -> Result<Self> {
-        let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
+    fn start(
+        mut server: federation::FederationServer<UdpWire>,
+        server_key: String,
+    ) -> Result<Self> {
+        let address = server.local_addr()?.to_string();
+        let commands = Mutex::new(server.commands());
         let shared = Arc::new(ServerState::default());
         let (own, pool) = (shared.clone(), pool::beside()?);
         let (log, lines) = mpsc::channel();
@@ -302,7 +297,7 @@ impl PyServer {
         };
         let thread = spawn("ciphergram-server", run)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { address, node, owner: process::id(), commands, shared, thread })
+        Ok(Self { address, server_key, owner: process::id(), commands, shared, thread })
     }
 
     fn check_process(&self) -> Result<()> {

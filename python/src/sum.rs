@@ -13,7 +13,7 @@ use pyo3::{
 };
 
 use crate::{
-    buffer::{self, Frozen},
+    buffer::{self, Frozen, Pickle},
     contribution::{PyContribution, unknown_key},
     errors::Result,
     keys::PyPublicKey,
@@ -80,11 +80,10 @@ impl PySum {
     }
 
     fn frame(&self) -> Result<&[u8]> {
-        if let Some(frame) = self.frame.get() {
-            return Ok(frame.as_ref());
-        }
-        let key = self.public.as_ref().ok_or_else(unknown_key)?;
-        Ok(self.frame.get_or_init(|| self.sum.to_bytes(key.key()).into()).as_ref())
+        buffer::once(&self.frame, || {
+            let public = self.public.as_ref().ok_or_else(unknown_key)?;
+            Ok(self.sum.to_bytes(public.key()))
+        })
     }
 }
 
@@ -129,7 +128,7 @@ impl PySum {
     /// Names, types, shapes and ranges of its tensors, and the largest weight.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.sum.agreement.clone())
+        PyRanges(self.sum.agreement.clone())
     }
 
     /// How many values of each tensor of this client were out of range; None unless `Client.sum` returned this sum.
@@ -176,10 +175,7 @@ impl PySum {
         self.key == other.key && self.sum == other.sum
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<Pickle<'py>> {
         Ok((py.import("ciphergram")?.getattr("loads")?, (self.__bytes__(py)?,)))
     }
 

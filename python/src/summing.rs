@@ -12,6 +12,7 @@ use crate::{
     buffer::Frozen,
     contribution::{PyContribution, unknown_key},
     errors::{Error, Result},
+    files::within,
     job::PyJob,
     keys::PyPublicKey,
     pool::run_with,
@@ -171,10 +172,7 @@ pub(crate) fn aggregate(
     for (place, part) in contributions.try_iter()?.enumerate() {
         let part = Summand::of(&part?)?;
         let added = summing.add_part(py, &part);
-        added.map_err(|error| match error {
-            Error::Scheme(error) => error.within(format!("contribution {place}")).into(),
-            error => error,
-        })?;
+        added.map_err(|error| within(error, format!("contribution {place}")))?;
     }
     summing.finish(py)
 }
