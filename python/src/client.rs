@@ -63,7 +63,12 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct PyClient {
     config: UdpClientConfig,
     key: Holder,
-    job: he::Job,
+    /// The client's number.
+    #[pyo3(get)]
+    number: u16,
+    /// The job.
+    #[pyo3(get)]
+    job: PyJob,
     engine: String,
     spool: Option<PathBuf>,
     patience: Duration,
@@ -113,10 +118,11 @@ impl PyClient {
         let addresses = addresses(server)?;
         let (key, path) = client_key(key, number)?;
         let number = key.key.as_client(number)?.number();
-        let job = PyJob(key.job(job)?);
-        let PyJob(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
-        let job = (*job).clone();
-        job.check_number(number)?;
+        let mut job = PyJob(key.job(job)?);
+        if let Some(least) = min_clients {
+            job = job.requiring(least)?;
+        }
+        job.0.check_number(number)?;
         let local = || local_nodes(path.as_deref(), &addresses, "identity= and server_key=");
         let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
         let node = match server_key {
@@ -139,6 +145,7 @@ impl PyClient {
         Ok(Self {
             config,
             key,
+            number,
             job,
             engine: engine.into(),
             spool,
@@ -147,18 +154,6 @@ impl PyClient {
             stops: AtomicU64::new(0),
             end: Mutex::new(None),
         })
-    }
-
-    /// The client's number.
-    #[getter]
-    fn number(&self) -> u16 {
-        self.config.number
-    }
-
-    /// The job.
-    #[getter]
-    fn job(&self) -> PyJob {
-        PyJob(self.job.clone().into())
     }
 
     /// Takes part in one round, and returns the weighted mean of its clients' tensors. A call while another thread is
@@ -231,7 +226,7 @@ impl PyClient {
     ) -> Result<PySum> {
         let open = |_: &mut RoundResult, _: &Member<'_>| Ok(());
         let (result, ()) = self.take_part(py, (tensors, clip, integers), weight, open)?;
-        let public = self.key.public_of(Some(self.job.clone().into()));
+        let public = self.key.public_of(Some(self.job.0.clone()));
         Ok(PySum::new(result.sum, public, Some(result.clipped)))
     }
 
@@ -267,7 +262,7 @@ impl PyClient {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Client {} of the server at {}>", self.number(), self.config.addresses[0])
+        format!("<Client {} of the server at {}>", self.number, self.config.addresses[0])
     }
 }
 
@@ -301,7 +296,7 @@ impl PyClient {
         check_process(self.owner, "Client")?;
         let call = self.call();
         let (update, outside) = arrays::take_clipped(py, tensors, clip, integers)?;
-        self.key.act(Some(self.config.number), &self.job, &self.engine, |member| {
+        self.key.act(Some(self.number), &self.job.0, &self.engine, |member| {
             let participation = Participation {
                 member: member.clone(),
                 update: &update,

@@ -135,14 +135,9 @@ fn write_line(LogLine { line, is_warning }: LogLine) {
 fn public_key(key: &Bound<'_, PyAny>) -> Result<(PyPublicKey, Option<PathBuf>)> {
     let Ok(path) = key.extract::<PathBuf>() else {
         // Never the public half of what is more: it would be here, then.
-        return match key.cast::<PyPublicKey>() {
-            Ok(key) => Ok((key.get().clone(), None)),
-            Err(_) => {
-                let text =
-                    "a server holds public material only: give it keys.public, or public.json";
-                Err(Error::Own("KeyKind", text.into()))
-            }
-        };
+        let text = "a server holds public material only: give it keys.public, or public.json";
+        let public = key.cast::<PyPublicKey>().map_err(|_| Error::Own("KeyKind", text.into()))?;
+        return Ok((public.get().clone(), None));
     };
     let path = if path.is_dir() { path.join("public.json") } else { path };
     Ok((PyPublicKey::load(key.py(), &path)?, Some(path)))
