@@ -11,10 +11,11 @@ use pyo3::{
 use crate::{
     buffer::{Borrowed, Writable},
     errors::{Error, Result, internal},
+    pool::run,
 };
 
 /// The treatment of integers, by its name.
-pub(crate) fn integers(name: &str) -> Result<Integers> {
+fn integers(name: &str) -> Result<Integers> {
     match name {
         "keep" => Ok(Integers::Keep),
         "sum" => Ok(Integers::Sum),
@@ -23,16 +24,9 @@ pub(crate) fn integers(name: &str) -> Result<Integers> {
     }
 }
 
-/// Refuses what nothing can be clipped to.
-pub(crate) fn check_clip(clip: Option<f64>) -> Result<()> {
-    match clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-        Some(limit) => Err(Error::parameter(format!("clip={limit}: it must be a positive number"))),
-        None => Ok(()),
-    }
-}
-
 /// Takes tensors: a mapping of names to arrays, or the path of a safetensors file.
-pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Update> {
+pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: &str) -> Result<Update> {
+    let integers = self::integers(integers)?;
     if let Ok(path) = tensors.extract::<PathBuf>() {
         return Ok(Update::open(&path, integers)?);
     }
@@ -51,6 +45,21 @@ pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Upd
     Ok(Update::new(tensors.collect::<Result<_>>()?))
 }
 
+/// Takes tensors, clipped to a magnitude if one is given, and how many values of each were beyond it.
+pub(crate) fn take_clipped(
+    py: Python<'_>,
+    tensors: &Bound<'_, PyAny>,
+    clip: Option<f64>,
+    integers: &str,
+) -> Result<(Update, Vec<usize>)> {
+    if let Some(limit) = clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+        return Err(Error::parameter(format!("clip={limit}: it must be a positive number")));
+    }
+    let mut update = take(tensors, integers)?;
+    let outside = run(py, || Ok(clip.map(|limit| update.clip(limit)).transpose()?))?;
+    Ok((update, outside.unwrap_or_default()))
+}
+
 /// Arrays for the tensors of an agreement.
 pub(crate) struct Arrays {
     /// By name.
@@ -67,11 +76,7 @@ impl Arrays {
     ) -> Result<Self> {
         let specs =
             agreement.specs().iter().map(|spec| (&spec.name, spec.dtype.name(), &spec.shape));
-        let glue = py.import("ciphergram._arrays")?;
-        let (arrays, views): (Bound<'_, PyDict>, Bound<'_, PyList>) =
-            glue.call_method1("empty", (PyList::new(py, specs)?, like))?.extract()?;
-        let writable =
-            views.iter().map(|view| Writable::new(&view)).collect::<PyResult<Vec<_>>>()?;
+        let (arrays, writable) = allocate(PyList::new(py, specs)?, like)?;
         if writable.len() != agreement.specs().len() {
             return Err(internal("not one array for each tensor").into());
         }
@@ -82,6 +87,17 @@ impl Arrays {
     pub(crate) fn slices(&mut self) -> Vec<&mut [u8]> {
         self.writable.iter_mut().map(Writable::bytes).collect()
     }
+}
+
+/// Allocates an array for each of these names, types and shapes, and gives the bytes of each.
+fn allocate<'py>(
+    specs: Bound<'py, PyList>,
+    like: Option<&Bound<'py, PyAny>>,
+) -> Result<(Bound<'py, PyDict>, Vec<Writable>)> {
+    let glue = specs.py().import("ciphergram._arrays")?;
+    let (arrays, views): (Bound<'_, PyDict>, Vec<Bound<'_, PyAny>>) =
+        glue.call_method1("empty", (specs, like))?.extract()?;
+    Ok((arrays, views.iter().map(Writable::new).collect::<PyResult<_>>()?))
 }
 
 /// Returns the tensors of an agreement in the order in which this process gave them: the place of each.
@@ -129,11 +145,9 @@ pub(crate) fn array<'py>(
     shape: &[u64],
     values: &[f64],
 ) -> Result<Bound<'py, PyAny>> {
-    let glue = py.import("ciphergram._arrays")?;
-    let (arrays, views): (Bound<'_, PyDict>, Bound<'_, PyList>) =
-        glue.call_method1("empty", (vec![("values", Dtype::F64.name(), shape)],))?.extract()?;
-    let mut writable = Writable::new(&views.get_item(0)?)?;
-    let words = writable.bytes().as_chunks_mut::<8>().0.iter_mut();
+    let specs = PyList::new(py, [("values", Dtype::F64.name(), shape)])?;
+    let (arrays, mut writable) = allocate(specs, None)?;
+    let words = writable.iter_mut().flat_map(|one| one.bytes().as_chunks_mut::<8>().0);
     words.zip(values).for_each(|(word, value)| *word = value.to_le_bytes());
     Ok(arrays.as_any().get_item("values")?)
 }

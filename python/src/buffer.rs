@@ -1,7 +1,7 @@
 //! Memory that Python owns, and memory of ours that it reads: the only unsafe code of this package.
 #![allow(unsafe_code)]
 
-use std::{ffi::c_int, ptr, slice};
+use std::{ffi::c_int, ptr, slice, sync::OnceLock};
 
 use pyo3::{buffer::PyBuffer, exceptions::PyBufferError, ffi, prelude::*, types::PyBytes};
 
@@ -78,6 +78,21 @@ impl AsRef<[u8]> for Frozen {
     }
 }
 
+/// Returns the bytes of something's file, made when they are first asked for.
+pub(crate) fn once(
+    frame: &OnceLock<Frozen>,
+    make: impl FnOnce() -> Result<Vec<u8>>,
+) -> Result<&[u8]> {
+    if let Some(frame) = frame.get() {
+        return Ok(frame.as_ref());
+    }
+    let bytes = make()?;
+    Ok(frame.get_or_init(|| bytes.into()).as_ref())
+}
+
+/// The parts of a pickle: what reads bytes, and the bytes.
+pub(crate) type Pickle<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>,));
+
 /// Bytes of an array that was made for a result, and that nobody else has yet.
 pub(crate) struct Writable(PyBuffer<u8>);
 
@@ -106,30 +121,22 @@ impl Writable {
     }
 }
 
-/// Makes a view one of nothing, as it must be if `__getbuffer__` fails.
-///
-/// # Safety
-/// `view` is what Python gave to `__getbuffer__`.
-pub(crate) unsafe fn clear(view: *mut ffi::Py_buffer) {
-    if !view.is_null() {
-        // SAFETY: it is Python's, and there is one.
-        unsafe { (*view).obj = ptr::null_mut() };
-    }
-}
-
 /// Fills a view with bytes that a frozen object of ours holds, for `__getbuffer__`.
 ///
 /// # Safety
 /// `view` is what Python gave to `__getbuffer__`, and `bytes` stay where they are for as long as `owner` lives.
 pub(crate) unsafe fn show(
-    owner: Bound<'_, PyAny>,
-    bytes: &[u8],
+    owner: &Bound<'_, PyAny>,
+    bytes: Result<&[u8]>,
     view: *mut ffi::Py_buffer,
     flags: c_int,
-) -> PyResult<()> {
+) -> Result<()> {
     if view.is_null() {
-        return Err(PyBufferError::new_err("there is no view to fill"));
+        return Err(PyBufferError::new_err("there is no view to fill").into());
     }
+    // SAFETY: it is Python's, and there is one: it is of nothing, as it must be if this fails.
+    unsafe { (*view).obj = ptr::null_mut() };
+    let bytes = bytes?;
     // SAFETY: the view is Python's; it takes a reference to the owner, which keeps the bytes.
     let filled = unsafe {
         ffi::PyBuffer_FillInfo(
@@ -141,5 +148,5 @@ pub(crate) unsafe fn show(
             flags,
         )
     };
-    if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
+    if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py()).into()) }
 }

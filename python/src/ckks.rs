@@ -30,15 +30,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Takes the keys that a caller has.
+    /// Takes the keys that a caller has, if any.
     fn of(keys: ckks::EvaluationKeys) -> Self {
         let is_bare = keys.others() == [false; 2] && keys.rotations().is_empty();
         Self { evaluator: Arc::new(Evaluator::new(keys, &*ENGINE)), is_bare }
-    }
-
-    /// Takes keys that there are none of.
-    fn bare(none: ckks::EvaluationKeys) -> Self {
-        Self { evaluator: Arc::new(Evaluator::new(none, &*ENGINE)), is_bare: true }
     }
 
     /// Returns the one of both that can do more.

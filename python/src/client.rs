@@ -5,14 +5,14 @@ use std::{
     path::PathBuf,
     process,
     sync::{
-        Arc, Mutex, MutexGuard, TryLockError,
+        Mutex, MutexGuard, TryLockError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, Destination, KeyRef, Member, Update};
+use ciphergram_he::{self as he, AnyKey, Destination, Member};
 use ciphergram_nic::federation::{
     self, Participation, PathConfig, RoundResult, UdpClient, UdpClientConfig,
     nodes::{read_identity, read_node},
@@ -21,11 +21,11 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result, warn, warn_clipped, weight, whole_or_none},
+    errors::{Error, Result, warn_clipped, weight, whole_or_none},
     files::SECRET,
+    holder::Holder,
     job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey, Use},
-    opened, pool,
+    opened,
     server::{addresses, check_process, local_nodes, seconds},
     sum::PySum,
 };
@@ -35,21 +35,6 @@ const ROUNDS_RESERVED: u64 = 32;
 
 /// The longest wait between two looks at whether a call that waits for another's round is to end.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The key of a client: its own, or the secret one that all share.
-enum Key {
-    Client(Arc<he::ClientKey>),
-    Secret(Arc<he::SecretKey>, u16),
-}
-
-impl Key {
-    fn as_ref(&self) -> KeyRef<'_> {
-        match self {
-            Self::Client(key) => KeyRef::Client(key),
-            Self::Secret(key, number) => key.as_client(*number),
-        }
-    }
-}
 
 /// A client of a server's rounds. It stays between rounds, until it is closed.
 ///
@@ -77,9 +62,13 @@ impl Key {
 #[pyclass(frozen, name = "Client", module = "ciphergram")]
 pub(crate) struct PyClient {
     config: UdpClientConfig,
-    key: Key,
-    used: Use,
-    job: he::Job,
+    key: Holder,
+    /// The client's number.
+    #[pyo3(get)]
+    number: u16,
+    /// The job.
+    #[pyo3(get)]
+    job: PyJob,
     engine: String,
     spool: Option<PathBuf>,
     patience: Duration,
@@ -91,13 +80,6 @@ pub(crate) struct PyClient {
 
 /// The end that talks to the server, while there is one; held for the whole of a round.
 type ClientEnd = Option<UdpClient>;
-
-/// A round of this client, and the update that is its part of it.
-struct OwnRound<'a> {
-    update: &'a Update,
-    weight: u64,
-    call: StoppableCall<'a>,
-}
 
 /// A call that waits, until it is stopped or a signal comes.
 struct StoppableCall<'a> {
@@ -134,11 +116,13 @@ impl PyClient {
         engine: &str,
     ) -> Result<Self> {
         let addresses = addresses(server)?;
-        let (key, used, path) = client_key(key, number)?;
-        let job = PyJob(used.job(job)?);
-        let PyJob(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
-        let job = (*job).clone();
-        job.check_number(key.as_ref().number())?;
+        let (key, path) = client_key(key, number)?;
+        let number = key.key.as_client(number)?.number();
+        let mut job = PyJob(key.job(job)?);
+        if let Some(least) = min_clients {
+            job = job.requiring(least)?;
+        }
+        job.0.check_number(number)?;
         let local = || local_nodes(path.as_deref(), &addresses, "identity= and server_key=");
         let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
         let node = match server_key {
@@ -152,7 +136,7 @@ impl PyClient {
         crate::engines::engine(engine)?;
         let config = UdpClientConfig {
             server: node,
-            number: key.as_ref().number(),
+            number,
             identity: read_identity(&identity)?,
             addresses,
             paths: PathConfig::default(),
@@ -161,7 +145,7 @@ impl PyClient {
         Ok(Self {
             config,
             key,
-            used,
+            number,
             job,
             engine: engine.into(),
             spool,
@@ -170,18 +154,6 @@ impl PyClient {
             stops: AtomicU64::new(0),
             end: Mutex::new(None),
         })
-    }
-
-    /// The client's number.
-    #[getter]
-    fn number(&self) -> u16 {
-        self.key.as_ref().number()
-    }
-
-    /// The job.
-    #[getter]
-    fn job(&self) -> PyJob {
-        PyJob(self.job.clone().into())
     }
 
     /// Takes part in one round, and returns the weighted mean of its clients' tensors. A call while another thread is
@@ -216,29 +188,23 @@ impl PyClient {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let Key::Secret(..) = &self.key else {
+        let AnyKey::Secret(..) = &*self.key.key else {
             let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
             return Err(Error::Own("KeyKind", text.into()));
         };
-        let call = self.call();
-        let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let round = OwnRound { update: &update, weight, call };
-        let mut result = self.contribute(py, &round)?;
         // A path has no order.
         let like = tensors.hasattr("items")?.then_some(tensors);
-        let mut arrays = Arrays::new(py, &result.sum.agreement, like)?;
-        let target = &mut arrays;
-        let mut opened = |result: &mut RoundResult| {
-            let mut slices = target.slices();
-            let to = Destination::Memory(&mut slices);
-            self.with(&round, |participation| {
-                Ok(result.open_to(&participation.member, opened::output(total), to)?)
-            })
+        let open = |result: &mut RoundResult, member: &Member<'_>| {
+            let mut arrays = Arrays::new(py, &result.sum.agreement, like)?;
+            let target = &mut arrays;
+            py.detach(|| {
+                let mut slices = target.slices();
+                let to = Destination::Memory(&mut slices);
+                result.open_to(member, opened::output(total), to)
+            })?;
+            Ok(arrays)
         };
-        py.detach(|| opened(&mut result))?;
-        finish(&mut result)?;
-        warn_clipped(py, &result.clipped);
-        result.clipped = he::codec::most_clipped(&outside, &result.clipped);
+        let (result, arrays) = self.take_part(py, (tensors, clip, integers), weight, open)?;
         opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
     }
 
@@ -258,14 +224,9 @@ impl PyClient {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<PySum> {
-        let call = self.call();
-        let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let mut result = self.contribute(py, &OwnRound { update: &update, weight, call })?;
-        finish(&mut result)?;
-        warn_clipped(py, &result.clipped);
-        result.clipped = he::codec::most_clipped(&outside, &result.clipped);
-        let key = self.key.as_ref().public().clone();
-        let public = PyPublicKey { key, job: Some(self.job.clone().into()) };
+        let open = |_: &mut RoundResult, _: &Member<'_>| Ok(());
+        let (result, ()) = self.take_part(py, (tensors, clip, integers), weight, open)?;
+        let public = self.key.public_of(Some(self.job.0.clone()));
         Ok(PySum::new(result.sum, public, Some(result.clipped)))
     }
 
@@ -301,7 +262,7 @@ impl PyClient {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Client {} of the server at {}>", self.number(), self.config.addresses[0])
+        format!("<Client {} of the server at {}>", self.number, self.config.addresses[0])
     }
 }
 
@@ -323,44 +284,46 @@ impl PyClient {
         }
     }
 
-    /// Takes tensors, clipped if that is asked for, and how many values of each were.
-    fn take(
+    /// Takes part in a round with tensors, clipped and integers treated as asked, and opens what came of it. Counts
+    /// what was clipped here as well.
+    fn take_part<T>(
         &self,
         py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        clip: Option<f64>,
-        integers: &str,
-    ) -> Result<(Update, Vec<usize>)> {
+        (tensors, clip, integers): (&Bound<'_, PyAny>, Option<f64>, &str),
+        weight: u64,
+        open: impl FnOnce(&mut RoundResult, &Member<'_>) -> Result<T>,
+    ) -> Result<(RoundResult, T)> {
         check_process(self.owner, "Client")?;
-        arrays::check_clip(clip)?;
-        let mut update = arrays::take(tensors, arrays::integers(integers)?)?;
-        let outside = pool::run(py, || Ok(clip.map(|limit| update.clip(limit)).transpose()?))?;
-        Ok((update, outside.unwrap_or_default()))
-    }
-
-    /// Does something with what this client brings to a round.
-    fn with<T>(
-        &self,
-        round: &OwnRound<'_>,
-        act: impl FnOnce(&Participation<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let (threads, ledger) = (Some(pool::pool()?), self.used.ledger()?);
-        let engine = crate::engines::engine(&self.engine)?;
-        let member = Member::new(self.key.as_ref(), &self.job, &ledger, engine);
-        act(&Participation {
-            member: Member { threads, ..member },
-            update: round.update,
-            weight: round.weight,
-            spool: self.spool.as_deref(),
-            patience: self.patience,
-            keep_fields: false,
+        let call = self.call();
+        let (update, outside) = arrays::take_clipped(py, tensors, clip, integers)?;
+        self.key.act(Some(self.number), &self.job.0, &self.engine, |member| {
+            let participation = Participation {
+                member: member.clone(),
+                update: &update,
+                weight,
+                spool: self.spool.as_deref(),
+                patience: self.patience,
+                keep_fields: false,
+            };
+            let mut result = self.contribute(py, &participation, &call)?;
+            let opened = open(&mut result, member)?;
+            // Its result is there.
+            result.spool.take().map_or(Ok(()), |spool| spool.remove())?;
+            warn_clipped(py, &result.clipped);
+            result.clipped = he::codec::most_clipped(&outside, &result.clipped);
+            Ok((result, opened))
         })
     }
 
-    /// Takes part in a round, until it ends, a signal comes, or it is stopped.
-    fn contribute(&self, py: Python<'_>, round: &OwnRound<'_>) -> Result<RoundResult> {
+    /// Contributes to a round, until it ends, a signal comes, or the call is stopped.
+    fn contribute(
+        &self,
+        py: Python<'_>,
+        participation: &Participation<'_>,
+        call: &StoppableCall<'_>,
+    ) -> Result<RoundResult> {
         let mut ends = None;
-        let observe = |_| match round.call.check() {
+        let observe = |_| match call.check() {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 ends = Some(error);
@@ -368,52 +331,24 @@ impl PyClient {
             }
         };
         let result = py.detach(|| {
-            let mut end = self.hold(&round.call)?;
+            let mut end = self.hold(call)?;
             let client = end.get_or_insert_with(|| UdpClient::new(self.config.clone()));
-            self.with(round, |part| Ok(client.contribute(part, observe)?))
+            Ok(client.contribute(participation, observe)?)
         });
         ends.map_or(result, Err)
     }
 }
 
-/// Removes the spool of a round whose result is there.
-fn finish(result: &mut RoundResult) -> Result<()> {
-    Ok(result.spool.take().map_or(Ok(()), |spool| spool.remove())?)
-}
-
-/// Takes a client's key, what is beside it, and the path of its file, if it is of one.
-fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, Option<PathBuf>)> {
-    let secret = |key: Arc<he::SecretKey>| match number {
-        Some(number) => Ok(Key::Secret(key, number)),
-        None => Err(he::Error::NoNumber),
+/// Takes a key that a client contributes with, and the path of its file, if it is of one.
+fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Holder, Option<PathBuf>)> {
+    let Ok(path) = key.extract::<PathBuf>() else {
+        let holder = Holder::of(key)?;
+        holder.key.as_client(number)?;
+        return Ok((holder, None));
     };
-    if let Ok(path) = key.extract::<PathBuf>() {
-        let path = if path.is_dir() { path.join(SECRET) } else { path };
-        let py = key.py();
-        let key = pool::run(py, || Ok(AnyKey::load(&path)?))?;
-        warn(py, key.warning())?;
-        key.as_client(number).map_err(|e| e.within(path.display()))?;
-        // One line of the ledger for many rounds.
-        let used = Use::of_file(&path, key.public(), None, ROUNDS_RESERVED)?;
-        let key = match key {
-            AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
-            AnyKey::Secret(key, _) => secret(Arc::from(key))?,
-            AnyKey::Public(_) => return Err(he::Error::NoNumber.into()),
-        };
-        return Ok((key, used, Some(path)));
-    }
-    if let Ok(key) = key.cast::<PyClientKey>() {
-        let PyClientKey { key, used } = key.get();
-        if let Some(asked) = number.filter(|number| *number != key.number()) {
-            return Err(he::Error::AnotherClient { found: key.number(), asked }.into());
-        }
-        return Ok((Key::Client(key.clone()), used.clone(), None));
-    }
-    match key.cast::<PySecretKey>() {
-        Ok(key) => Ok((secret(key.get().key.clone())?, key.get().used.clone(), None)),
-        Err(_) => {
-            let text = format!("{} is no key of a client", key.get_type().name()?);
-            Err(Error::Own("KeyKind", text))
-        }
-    }
+    let path = if path.is_dir() { path.join(SECRET) } else { path };
+    // One line of the ledger for many rounds.
+    let holder = Holder::load(key.py(), &path, None, ROUNDS_RESERVED)?;
+    holder.key.as_client(number).map_err(|e| e.within(path.display()))?;
+    Ok((holder, Some(path)))
 }

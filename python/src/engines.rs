@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// The engines that are open, by process: one of a parent may have threads that a child has not.
-static OPEN: Mutex<Open> = Mutex::new(Open::new());
+static OPEN: Mutex<OpenEngines> = Mutex::new(OpenEngines::new());
 
-type Open = BTreeMap<(u32, &'static str), Arc<dyn Engine>>;
+type OpenEngines = BTreeMap<(u32, &'static str), Arc<dyn Engine>>;
 
 /// Returns the engine of this name, opened once in a process. Warns if a GPU is asked for and there is none.
 pub(crate) fn engine(name: &str) -> Result<Arc<dyn Engine>> {

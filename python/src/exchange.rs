@@ -8,6 +8,7 @@ use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
     errors::{Result, whole},
+    holder::Holder,
     job::PyJob,
     keys::PyPublicKey,
     pool::run,
@@ -20,15 +21,10 @@ use crate::{
 #[pyclass(frozen, name = "Announcement", module = "ciphergram")]
 pub(crate) struct PyAnnouncement {
     pub(crate) announcement: SchemeAnnouncement,
-    client: u16,
-    bytes: Vec<u8>,
-}
-
-impl PyAnnouncement {
-    pub(crate) fn new(announcement: SchemeAnnouncement, client: u16, key: &he::PublicKey) -> Self {
-        let bytes = announcement.to_bytes(key);
-        Self { announcement, client, bytes }
-    }
+    /// The client's number.
+    #[pyo3(get)]
+    pub(crate) client: u16,
+    pub(crate) bytes: Vec<u8>,
 }
 
 #[pymethods]
@@ -44,15 +40,9 @@ impl PyAnnouncement {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
     ) -> Result<Self> {
-        let key = PyPublicKey::of(key)?.key;
-        let announcement = SchemeAnnouncement::from_bytes(bytes, &key)?;
+        let key = Holder::of(key)?.key;
+        let announcement = SchemeAnnouncement::from_bytes(bytes, key.public())?;
         Ok(Self { announcement, client, bytes: bytes.to_vec() })
-    }
-
-    /// The client's number.
-    #[getter]
-    fn client(&self) -> u16 {
-        self.client
     }
 
     /// The lowest number of a round that the client still contributes to.
@@ -64,7 +54,7 @@ impl PyAnnouncement {
     /// The ranges and the largest weight that it proposes.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.announcement.agreement.clone())
+        PyRanges(self.announcement.agreement.clone())
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -80,6 +70,8 @@ impl PyAnnouncement {
 #[pyclass(frozen, name = "RoundTerms", module = "ciphergram")]
 pub(crate) struct PyRoundTerms {
     pub(crate) terms: SchemeTerms,
+    /// The clients that cannot take part, each with the reason; known to who made the terms alone.
+    #[pyo3(get)]
     left_out: Vec<(u16, String)>,
     bytes: Vec<u8>,
 }
@@ -93,8 +85,8 @@ impl PyRoundTerms {
     ///     KeyMismatch: They were made under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let key = PyPublicKey::of(key)?.key;
-        let terms = SchemeTerms::from_bytes(bytes, &key)?;
+        let key = Holder::of(key)?.key;
+        let terms = SchemeTerms::from_bytes(bytes, key.public())?;
         Ok(Self { terms, left_out: vec![], bytes: bytes.to_vec() })
     }
 
@@ -107,19 +99,13 @@ impl PyRoundTerms {
     /// The ranges and the largest weight; the largest ranges of the job, if clients agree on private ones.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.terms.agreement.clone())
+        PyRanges(self.terms.agreement.clone())
     }
 
     /// The numbers of the clients that take part, ascending.
     #[getter]
     fn participants(&self) -> Vec<u16> {
         self.terms.participants.iter().map(|c| c.number).collect()
-    }
-
-    /// The clients that cannot take part, each with the reason; known to who made the terms alone.
-    #[getter]
-    fn left_out(&self) -> Vec<(u16, String)> {
-        self.left_out.clone()
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -153,7 +139,7 @@ pub(crate) fn join_round(
     ranges_key: Option<&PyRangesKey>,
 ) -> Result<PyRoundTerms> {
     let public = PyPublicKey::of(public)?;
-    let job = public.job(job)?;
+    let job = public.0.job(job)?;
     let announced: Vec<_> =
         announcements.iter().map(|a| (a.client, a.announcement.clone())).collect();
     if announced.is_empty() {
@@ -168,6 +154,6 @@ pub(crate) fn join_round(
     let left_out = left_out
         .into_iter()
         .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));
-    let bytes = terms.to_bytes(&public.key);
+    let bytes = terms.to_bytes(public.key());
     Ok(PyRoundTerms { terms, left_out: left_out.collect(), bytes })
 }

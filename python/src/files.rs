@@ -1,14 +1,14 @@
 //! Keys made, and everything that is read from files and bytes.
 
 use std::{
+    fmt::Display,
     fs,
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use ciphergram_he::{
-    self as he, AnyKey, Error as SchemeError, Limits, Scheme,
+    self as he, AnyKey, Error as SchemeError, Scheme,
     frame::{Frame, Kind},
     keys::write_folder,
     params::Literal,
@@ -20,11 +20,12 @@ use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
 use crate::{
     buffer::Frozen,
     contribution::PyContribution,
-    errors::{Error, Result, warn, whole, whole_or_none},
-    job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey, Use},
+    errors::{Error, Result, whole, whole_or_none},
+    holder::Holder,
+    job::{GivenLimits, GivenRanges},
+    keys::{PyClientKey, PyPublicKey, PySecretKey},
     pool::run,
-    private_ranges::{AgreedOptions, PyRangesKey},
+    private_ranges::PyRangesKey,
     sum::PySum,
 };
 
@@ -38,31 +39,27 @@ pub(crate) struct PyKeys {
 }
 
 impl PyKeys {
-    /// Takes the key of a folder, or one that no file has. Each file of a key has a record of its own.
+    /// Takes the secret key, in memory or of a folder, with its ledger if that is elsewhere. Each file of a key has a
+    /// record of its own.
     fn new(
         py: Python<'_>,
-        key: he::SecretKey,
-        job: PyJob,
+        secret: Holder,
         folder: Option<(&Path, Option<PathBuf>)>,
     ) -> Result<Py<Self>> {
-        let used = |file: String| match &folder {
-            Some((folder, ledger)) => {
-                Use::of_file(&folder.join(file), key.public(), ledger.clone(), 1)
-            }
-            None => Ok::<_, Error>(Use::in_memory(job.0.clone())),
-        };
-        let mut clients = vec![];
-        if key.public().encrypts() {
-            for number in 0..key.public().parameters().clients() as u16 {
-                let used = used(client_file(number))?;
-                clients.push(
-                    PyClientKey { key: Arc::new(key.client_key(number)?), used }.into_py_any(py)?,
-                );
-            }
+        let (key, mut clients) = (secret.key.secret()?, vec![]);
+        let numbers = if key.public().encrypts() { key.public().parameters().clients() } else { 0 };
+        for number in 0..numbers as u16 {
+            let client = AnyKey::Client(key.client_key(number)?.into(), None);
+            clients.push(PyClientKey(match &folder {
+                Some((folder, ledger)) => {
+                    let file = folder.join(client_file(number));
+                    Holder::of_file(client, &file, ledger.clone(), 1)?
+                }
+                None => Holder::new(client, secret.job.clone()),
+            }));
         }
-        let used = used(SECRET.into())?;
         let keys = Self { clients: PyTuple::new(py, clients)?.unbind() };
-        let secret = PyClassInitializer::from(PySecretKey { key: key.into(), used });
+        let secret = PyClassInitializer::from(PySecretKey(secret));
         Ok(Py::new(py, secret.add_subclass(keys))?)
     }
 }
@@ -80,8 +77,7 @@ impl PyKeys {
     /// The secret key alone.
     #[getter]
     fn secret(slf: &Bound<'_, Self>) -> PySecretKey {
-        let PySecretKey { key, used } = slf.as_super().get();
-        PySecretKey { key: key.clone(), used: used.clone() }
+        PySecretKey(slf.as_super().get().0.clone())
     }
 
     /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.
@@ -89,11 +85,11 @@ impl PyKeys {
     /// Raises:
     ///     Exists: There is such a folder.
     fn save(slf: &Bound<'_, Self>, path: PathBuf) -> Result<()> {
-        let (secret, clients) = (slf.as_super().get(), slf.get().clients.bind(slf.py()));
+        let (secret, clients) = (&slf.as_super().get().0, slf.get().clients.bind(slf.py()));
         whole_folder(
             &path,
             |temporary| {
-                write_folder(&secret.key, &*secret.used.job(None)?, temporary)?;
+                write_folder(secret.key.secret()?, &*secret.job(None)?, temporary)?;
                 LocalNodes::of_folder(temporary).draw()?;
                 Ok(())
             },
@@ -106,21 +102,20 @@ impl PyKeys {
     /// Raises:
     ///     NoRangesKey: The key has no secret of ranges, or the package was built without them.
     fn ranges_key(slf: &Bound<'_, Self>) -> Result<PyRangesKey> {
-        let secret = slf.as_super().get();
-        PyRangesKey::generate(slf.py(), &secret.key, secret.public())
+        PyRangesKey::generate(slf.py(), &slf.as_super().get().0)
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {
-        slf.as_super().get().described("Keys")
+        slf.as_super().get().0.describe("Keys", "")
     }
 }
 
 /// Moves the records of a key and of its clients' own beside their files.
-fn record(secret: &PySecretKey, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
-    secret.used.save(&folder.join(SECRET), || Ok(()))?;
-    for client in clients {
-        let client = client.cast::<PyClientKey>().map_err(PyErr::from)?.get();
-        client.used.save(&folder.join(client_file(client.key.number())), || Ok(()))?;
+fn record(secret: &Holder, clients: &Bound<'_, PyTuple>, folder: &Path) -> Result<()> {
+    secret.save_record(&folder.join(SECRET))?;
+    for (number, client) in clients.iter().enumerate() {
+        let client = Holder::of(&client)?;
+        client.save_record(&folder.join(client_file(number as u16)))?;
     }
     Ok(())
 }
@@ -159,19 +154,18 @@ pub(crate) fn keygen(
     if ranges.is_some() && !HAS_BOOTSTRAPS {
         return Err(SchemeError::WithoutTfhe.into());
     }
-    let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
     let scheme: Scheme = scheme.parse().map_err(SchemeError::from)?;
     let literal = Literal { scheme, clients, bits };
     let mut key = run(py, || Ok(he::SecretKey::generate(literal)?))?;
     if ranges.is_some() {
         key = key.with_ranges_secret(RangesSecret::draw()?);
     }
-    let mut limits = Limits::of_key(key.public());
-    let own = limits.clients;
-    limits = limits.of_clients(own, min_clients);
-    agreed.limit(&mut limits, key.ranges_secret())?;
-    let job = PyJob::make(py, key.public(), limits.up_to(max_weight, max_range)?)?;
-    PyKeys::new(py, key, job, None)
+    let (up_to, bits) = ((max_weight, max_range), vec![]);
+    let private = GivenRanges { ranges, levels, agree_every, clip_norm };
+    let given = GivenLimits { clients: None, min_clients, up_to, private, bits };
+    let job = given.job(py, key.public(), key.ranges_secret())?;
+    let key = AnyKey::Secret(key.into(), None);
+    PyKeys::new(py, Holder::new(key, Some(job.0)), None)
 }
 
 /// Reads a key's file, or the folder that `Keys.save` or `ciphergram keygen` wrote. Its job is the file `job.json`
@@ -194,18 +188,16 @@ pub(crate) fn load_keys(
 ) -> Result<Bound<'_, PyAny>> {
     let folder = path.is_dir();
     let file = if folder { path.join(SECRET) } else { path };
-    let key = run(py, || Ok(AnyKey::load(&file)?))?;
-    warn(py, key.warning())?;
-    let used = Use::of_file(&file, key.public(), ledger.clone(), 1)?;
-    let loaded = match key {
-        AnyKey::Secret(key, _) if folder => {
-            let job = PyJob(used.job(None)?);
-            PyKeys::new(py, *key, job, file.parent().map(|folder| (folder, ledger)))?
-                .into_bound_py_any(py)
+    let held = Holder::load(py, &file, ledger.clone(), 1)?;
+    let loaded = match &*held.key.clone() {
+        AnyKey::Secret(..) if folder => {
+            held.job(None)?;
+            let folder = file.parent().map(|folder| (folder, ledger));
+            PyKeys::new(py, held, folder)?.into_bound_py_any(py)
         }
-        AnyKey::Secret(key, _) => PySecretKey { key: Arc::from(key), used }.into_bound_py_any(py),
-        AnyKey::Client(key, _) => PyClientKey { key: Arc::from(key), used }.into_bound_py_any(py),
-        AnyKey::Public(key) => PyPublicKey { key, job: used.job }.into_bound_py_any(py),
+        AnyKey::Secret(..) => PySecretKey(held).into_bound_py_any(py),
+        AnyKey::Client(..) => PyClientKey(held).into_bound_py_any(py),
+        AnyKey::Public(_) => PyPublicKey(held).into_bound_py_any(py),
     };
     Ok(loaded?)
 }
@@ -236,12 +228,21 @@ pub(crate) fn load<'py>(
     path: PathBuf,
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
-    let here = |e: SchemeError| Error::from(e.within(path.display()));
-    let bytes = fs::read(&path).map_err(|e| here(e.into()))?;
-    read(py, bytes.into(), key).map_err(|error| match error {
-        Error::Scheme(error) => here(error),
+    read_file(&path, |bytes| read(py, bytes.into(), key))
+}
+
+/// Reads something from the bytes of a file, which errors name.
+pub(crate) fn read_file<T>(path: &Path, read: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
+    let bytes = fs::read(path).map_err(|e| Error::from(SchemeError::from(e)));
+    bytes.and_then(read).map_err(|error| within(error, path.display()))
+}
+
+/// Names the place of an error of the crates beneath.
+pub(crate) fn within(error: Error, place: impl Display) -> Error {
+    match error {
+        Error::Scheme(error) => error.within(place).into(),
         error => error,
-    })
+    }
 }
 
 fn read<'py>(
@@ -296,9 +297,7 @@ pub(crate) fn whole_folder(
     if let Some(above) = folder.parent() {
         fs::create_dir_all(above).map_err(here)?;
     }
-    let mut temporary = folder.clone().into_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(temporary);
+    let temporary = temporary(&folder);
     fs::create_dir(&temporary).map_err(here)?;
     let placed = write(&temporary).and_then(|()| {
         fs::rename(&temporary, &folder).map_err(here)?;
@@ -311,6 +310,13 @@ pub(crate) fn whole_folder(
         }
     }
     placed
+}
+
+/// Returns a name beside this one for what is not whole yet.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    name.into()
 }
 
 /// Writes a file, whole or not at all, where there is none or one of its own kind.
@@ -326,8 +332,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], is_own: impl Fn(&[u8]) -> bool)
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(here(e).into()),
         _ => {}
     }
-    let mut temporary = path.to_path_buf().into_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = temporary(path);
     let write = || {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(bytes)?;

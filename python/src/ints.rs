@@ -21,12 +21,14 @@ use crate::{
 #[pyclass(frozen, name = "Ciphertexts", module = "ciphergram._native")]
 pub(crate) struct PyCiphertexts {
     ciphertexts: Ciphertexts,
+    /// The key that they are under.
+    #[pyo3(get)]
     public: PyPublicKey,
 }
 
 /// Numbers in clear: their bytes; the words of each integer, in two's complement, or 0 of floats; the scale that floats
 /// are rounded at.
-type Given<'py> = (Bound<'py, PyBytes>, usize, u32);
+type PlainNumbers<'py> = (Bound<'py, PyBytes>, usize, u32);
 
 /// Returns the Paillier half of a key.
 fn modulus(key: &he::PublicKey) -> Result<&PaillierModulus> {
@@ -60,7 +62,7 @@ fn to_indices(bytes: &[u8]) -> Vec<usize> {
 }
 
 fn scalars<S: Secrecy>(
-    (bytes, each, scale): &Given<'_>,
+    (bytes, each, scale): &PlainNumbers<'_>,
     modulus: &PaillierModulus,
 ) -> Result<Scalars<S>> {
     Ok(match *each {
@@ -73,8 +75,8 @@ fn scalars<S: Secrecy>(
 impl PyCiphertexts {
     /// Encrypts numbers.
     #[staticmethod]
-    fn encrypt(py: Python<'_>, public: &PyPublicKey, given: Given<'_>) -> Result<Self> {
-        let (modulus, engine) = (modulus(&public.key)?, engine("cpu")?);
+    fn encrypt(py: Python<'_>, public: &PyPublicKey, given: PlainNumbers<'_>) -> Result<Self> {
+        let (modulus, engine) = (modulus(public.key())?, engine("cpu")?);
         let plain = Plaintexts::try_from_scalars(modulus, &scalars(&given, modulus)?)?;
         let ciphertexts =
             run(py, || Ok(Encryptor::new(modulus, &*engine)?.encrypt(&*engine, &plain)?))?;
@@ -88,11 +90,10 @@ impl PyCiphertexts {
         key: &PySecretKey,
         floats: bool,
     ) -> Result<(Bound<'py, PyBytes>, usize)> {
-        let (modulus, engine) = (modulus(key.key.public())?, engine("cpu")?);
-        let Some(secret) = key.key.paillier() else {
-            return Err(SchemeError::NoSumKey.into());
-        };
-        self.check_under(key.key.public().id().to_string(), modulus)?;
+        let (key, engine) = (&key.0, engine("cpu")?);
+        let modulus = modulus(key.key.public())?;
+        let secret = key.key.secret()?.paillier().ok_or(SchemeError::NoSumKey)?;
+        self.check_under(key.id(), modulus)?;
         let scale = self.scale();
         if scale != 0 && !floats {
             let text = format!("these are numbers of scale {scale}: decrypt_floats opens them");
@@ -116,7 +117,7 @@ impl PyCiphertexts {
         #[pyo3(from_py_with = whole)] scale: u32,
     ) -> Result<Self> {
         let public = PyPublicKey::of(public)?;
-        let modulus = modulus(&public.key)?;
+        let modulus = modulus(public.key())?;
         let bad = |text| Error::Own("BadCiphertext", text);
         let (given, k) = (to_words(bytes.as_bytes()), modulus.ciphertext_words());
         let mut words = vec![];
@@ -142,16 +143,10 @@ impl PyCiphertexts {
         Ok((to_bytes(py, words.into_iter()), 8 * self.modulus().ciphertext_words()))
     }
 
-    /// The key that they are under.
-    #[getter]
-    fn public(&self) -> PyPublicKey {
-        self.public.clone()
-    }
-
     /// The name of the key.
     #[getter]
     fn key_id(&self) -> String {
-        self.public.key.id().to_string()
+        self.public.0.id()
     }
 
     /// The binary digits after the point.
@@ -176,35 +171,34 @@ impl PyCiphertexts {
         }
         let rest: Vec<_> = others.iter().map(|other| &other.ciphertexts).collect();
         let engine = engine("cpu")?;
-        Ok(self
-            .with(run(py, || Ok(Ciphertexts::concatenate(&*engine, &self.ciphertexts, &rest)?))?))
+        let all = run(py, || Ok(Ciphertexts::concatenate(&*engine, &self.ciphertexts, &rest)?))?;
+        Ok(self.with(all))
     }
 
     /// Adds them pair by pair.
     fn add(&self, py: Python<'_>, other: &Self) -> Result<Self> {
         other.check_under(self.key_id(), self.modulus())?;
-        let evaluator = self.evaluator()?;
-        Ok(self.with(run(py, || Ok(evaluator.add(&self.ciphertexts, &other.ciphertexts)?))?))
+        self.compute(py, |evaluator, own| evaluator.add(own, &other.ciphertexts))
     }
 
     /// Adds numbers in clear pair by pair, or subtracts them.
-    fn add_plain(&self, py: Python<'_>, given: Given<'_>, negate: bool) -> Result<Self> {
-        let (evaluator, scalars) = (self.evaluator()?, scalars(&given, self.modulus())?);
+    fn add_plain(&self, py: Python<'_>, given: PlainNumbers<'_>, negate: bool) -> Result<Self> {
+        let scalars = scalars(&given, self.modulus())?;
         let scalars = if negate { scalars.negated() } else { scalars };
         let plain = Plaintexts::try_from_scalars(self.modulus(), &scalars)?;
-        Ok(self.with(run(py, || Ok(evaluator.add_plain(&self.ciphertexts, &plain)?))?))
+        self.compute(py, |evaluator, own| evaluator.add_plain(own, &plain))
     }
 
     /// Multiplies them by public numbers pair by pair.
-    fn mul(&self, py: Python<'_>, given: Given<'_>) -> Result<Self> {
-        let (evaluator, scalars) = (self.evaluator()?, scalars(&given, self.modulus())?);
-        Ok(self.with(run(py, || Ok(evaluator.mul_plain_public(&self.ciphertexts, &scalars)?))?))
+    fn mul(&self, py: Python<'_>, given: PlainNumbers<'_>) -> Result<Self> {
+        let scalars = scalars(&given, self.modulus())?;
+        self.compute(py, |evaluator, own| evaluator.mul_plain_public(own, &scalars))
     }
 
     /// Returns the product of a public matrix of `rows` rows and these.
-    fn matvec(&self, py: Python<'_>, given: Given<'_>, rows: usize) -> Result<Self> {
-        let (evaluator, columns) = (self.evaluator()?, self.__len__());
-        let (bytes, each, scale) = (given.0.as_bytes(), given.1, given.2);
+    fn matvec(&self, py: Python<'_>, given: PlainNumbers<'_>, rows: usize) -> Result<Self> {
+        let (columns, (bytes, each, scale)) = (self.__len__(), given);
+        let bytes = bytes.as_bytes();
         let matrix = match each {
             0 => Matrix::public_from_f64(rows, columns, &to_floats(bytes), scale)?,
             1 => {
@@ -213,7 +207,7 @@ impl PyCiphertexts {
             }
             _ => return Err(Error::Own("Overflow", "an entry is beyond 64 bits".into())),
         };
-        Ok(self.with(run(py, || Ok(evaluator.matvec(&self.ciphertexts, &matrix)?))?))
+        self.compute(py, |evaluator, own| evaluator.matvec(own, &matrix))
     }
 
     /// Returns the sum of those of each segment, one of which is named for each ciphertext.
@@ -223,10 +217,9 @@ impl PyCiphertexts {
         segments: &Bound<'_, PyBytes>,
         count: usize,
     ) -> Result<Self> {
-        let (evaluator, segments) = (self.evaluator()?, to_indices(segments.as_bytes()));
+        let segments = to_indices(segments.as_bytes());
         let items: Vec<_> = (0..self.__len__()).collect();
-        let sums = || Ok(evaluator.segment_sum(&self.ciphertexts, (&items, &segments), count)?);
-        Ok(self.with(run(py, sums)?))
+        self.compute(py, |evaluator, own| evaluator.segment_sum(own, (&items, &segments), count))
     }
 }
 
@@ -246,6 +239,16 @@ impl PyCiphertexts {
 
     fn with(&self, ciphertexts: Ciphertexts) -> Self {
         Self { ciphertexts, public: self.public.clone() }
+    }
+
+    /// Computes with them, on threads of our own.
+    fn compute(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Evaluator, &Ciphertexts) -> Result<Ciphertexts, SchemeError> + Send,
+    ) -> Result<Self> {
+        let evaluator = self.evaluator()?;
+        Ok(self.with(run(py, || Ok(work(&evaluator, &self.ciphertexts)?))?))
     }
 
     /// Returns what computes under this key, kept from one call to the next.

@@ -2,17 +2,22 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use ciphergram_he::{self as he, codec::TensorBits};
+use ciphergram_he::{
+    self as he, Error as SchemeError,
+    codec::TensorBits,
+    job::PrivateRanges,
+    private_ranges::{RangesSecret, Rank},
+};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
-    types::{PyDict, PyMapping},
+    types::{PyDict, PyMapping, PyString},
 };
 
 use crate::{
     errors::{Error, Result, warn, whole, whole_or_none},
-    keys::{PyPublicKey, hash},
-    private_ranges::{AgreedOptions, Holder},
+    holder::Holder,
+    keys::PyPublicKey,
 };
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
@@ -59,18 +64,17 @@ impl PyJob {
         clip_norm: Option<&str>,
         bits: Option<&Bound<'_, PyMapping>>,
     ) -> Result<Self> {
-        let agreed = AgreedOptions { ranges, levels, agree_every, clip_norm };
-        let holder = ranges.map(|_| Holder::of(key)).transpose()?;
-        let key = PyPublicKey::of(key)?.key;
-        let mut limits = he::Limits::of_key(&key);
-        let clients = clients.unwrap_or(limits.clients);
-        limits = limits.of_clients(clients, min_clients);
+        let holder = Holder::of(key)?;
+        let secret = ranges.map(|_| holder.ranges_secret()).transpose()?.flatten();
+        let mut named = vec![];
         for pair in bits.map(PyMappingMethods::items).transpose()?.iter().flatten() {
             let (name, bits): (String, Bound<'_, PyAny>) = pair.extract()?;
-            limits.bits.push(TensorBits { name, bits: whole(&bits)? });
+            named.push(TensorBits { name, bits: whole(&bits)? });
         }
-        agreed.limit(&mut limits, holder.as_ref().and_then(Holder::ranges_secret))?;
-        Self::make(py, &key, limits.up_to(max_weight, max_range)?)
+        let up_to = (max_weight, max_range);
+        let private = GivenRanges { ranges, levels, agree_every, clip_norm };
+        let given = GivenLimits { clients, min_clients, up_to, private, bits: named };
+        given.job(py, holder.key.public(), secret)
     }
 
     /// Reads a job's file.
@@ -80,7 +84,7 @@ impl PyJob {
     ///     JobMismatch: It was made under another key.
     #[staticmethod]
     fn load(path: PathBuf, key: &PyPublicKey) -> Result<Self> {
-        Ok(Self(he::Job::load(&path, &key.key)?.into()))
+        Ok(Self(he::Job::load(&path, key.key())?.into()))
     }
 
     /// Writes the job's file.
@@ -171,20 +175,81 @@ impl PyJob {
         self.0.id() == other.0.id() && self.0.min_clients() == other.0.min_clients()
     }
 
-    fn __hash__(&self) -> u64 {
-        hash(self.0.id())
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.id()).hash()
     }
 }
 
-impl PyJob {
-    /// Makes a job, and warns if its sums may be of so few that they tell of each.
-    pub(crate) fn make(py: Python<'_>, key: &he::PublicKey, limits: he::Limits) -> Result<Self> {
-        let job = he::Job::new(key, limits)?;
+/// The limits of a job as a caller says them; None for what is usual.
+pub(crate) struct GivenLimits<'a> {
+    pub(crate) clients: Option<u16>,
+    pub(crate) min_clients: Option<u16>,
+    /// The largest weight, and the largest range.
+    pub(crate) up_to: (Option<u32>, Option<f64>),
+    pub(crate) private: GivenRanges<'a>,
+    pub(crate) bits: Vec<TensorBits>,
+}
+
+impl GivenLimits<'_> {
+    /// Makes the job, and warns if its sums may be of so few that they tell of each.
+    pub(crate) fn job(
+        self,
+        py: Python<'_>,
+        key: &he::PublicKey,
+        secret: Option<&RangesSecret>,
+    ) -> Result<PyJob> {
+        let mut limits = he::Limits::of_key(key);
+        let clients = self.clients.unwrap_or(limits.clients);
+        limits = limits.of_clients(clients, self.min_clients);
+        limits.bits = self.bits;
+        limits.private_ranges = self.private.of(clients, secret)?;
+        let job = he::Job::new(key, limits.up_to(self.up_to.0, self.up_to.1)?)?;
         let few = job.min_clients();
         if few < ciphergram_nic::federation::FEW {
             let text = format!("sums of {few} are opened: one comes close to a single update");
             warn(py, Some(&text))?;
         }
-        Ok(Self(job.into()))
+        Ok(PyJob(job.into()))
+    }
+}
+
+/// How clients agree on ranges, as a caller says it.
+pub(crate) struct GivenRanges<'a> {
+    pub(crate) ranges: Option<&'a str>,
+    pub(crate) levels: Option<u8>,
+    pub(crate) agree_every: Option<u32>,
+    pub(crate) clip_norm: Option<&'a str>,
+}
+
+impl GivenRanges<'_> {
+    /// Returns it as a job of so many clients has it, who share a secret.
+    fn of(&self, clients: u16, secret: Option<&RangesSecret>) -> Result<Option<PrivateRanges>> {
+        let Some(ranges) = self.ranges else {
+            let alone = [
+                ("levels=", self.levels.is_some()),
+                ("agree_every=", self.agree_every.is_some()),
+                ("clip_norm=", self.clip_norm.is_some()),
+            ];
+            return match alone.into_iter().find(|(_, is_given)| *is_given) {
+                Some((name, _)) => Err(Error::parameter(format!("{name} is for ranges=\"agree\""))),
+                None => Ok(None),
+            };
+        };
+        let rank = |name: &str, text: &str| {
+            let bad = |why| Error::parameter(format!("{name}={text:?}: {why}"));
+            Rank::from_agree(text).map_err(bad)
+        };
+        let of_ranges = match ranges {
+            "agree" => Rank::usual(clients),
+            ranges => rank("ranges", ranges)?,
+        };
+        let clip_norm = self.clip_norm.map(|text| rank("clip_norm", text)).transpose()?;
+        let usual = PrivateRanges::new(of_ranges, secret.ok_or(SchemeError::NoRangesSecret)?.id());
+        Ok(Some(PrivateRanges {
+            levels: self.levels.unwrap_or(usual.levels),
+            agree_every: self.agree_every.unwrap_or(usual.agree_every),
+            clip_norm,
+            ..usual
+        }))
     }
 }

@@ -1,108 +1,21 @@
-//! Keys, and what is done with each kind.
+//! The classes of keys of sums.
 
-mod contributing;
+use std::path::{Path, PathBuf};
 
-use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    path::{Path, PathBuf},
-    process,
-    sync::{Arc, OnceLock},
-};
+use ciphergram_he::{self as he, AnyKey, Destination};
+use pyo3::{prelude::*, types::PyString};
 
-use ciphergram_he::{self as he, Destination, KeyRef, Ledger};
-use pyo3::prelude::*;
-
-use self::contributing::Contributing;
 use crate::{
-    arrays::Arrays,
+    arrays::{self, Arrays},
     contribution::PyContribution,
     errors::{Error, Result, no_pickle, weight, weight_or_none, whole, whole_or_none},
     exchange::{PyAnnouncement, PyRoundTerms},
+    holder::{GivenTerms, Holder},
     job::PyJob,
     opened,
-    pool::{self, run},
+    pool::run,
     sum::PySum,
 };
-
-/// The job that a key is used under, and the record of its use: the same for all that came of one key.
-#[derive(Clone)]
-pub(crate) struct Use {
-    pub(crate) job: Option<Arc<he::Job>>,
-    ledger: Ledger,
-    /// The file of the ledger, once there is one.
-    file: Arc<OnceLock<PathBuf>>,
-    /// The process that the ledger is of.
-    owner: u32,
-}
-
-impl Use {
-    /// Begins the use of a key that no file has.
-    pub(crate) fn in_memory(job: Arc<he::Job>) -> Self {
-        Self {
-            job: Some(job),
-            ledger: Ledger::in_memory(),
-            file: Arc::default(),
-            owner: process::id(),
-        }
-    }
-
-    /// Finds what is beside a key's file, and the ledger, which a person may have put elsewhere. It is for `rounds`
-    /// rounds at a time.
-    pub(crate) fn of_file(
-        path: &Path,
-        key: &he::PublicKey,
-        ledger: Option<PathBuf>,
-        rounds: u64,
-    ) -> Result<Self> {
-        let job = job_beside(path, key)?;
-        let file = Ledger::path_of(path, ledger)?;
-        let ledger = Ledger::reserving(file.clone(), rounds);
-        Ok(Self { job, ledger, file: Arc::new(OnceLock::from(file)), owner: process::id() })
-    }
-
-    /// Returns the record. A process that was forked reads it anew: locks of its parent may be held for ever.
-    pub(crate) fn ledger(&self) -> Result<Ledger> {
-        if self.owner == process::id() {
-            return Ok(self.ledger.clone());
-        }
-        self.file.get().cloned().map(Ledger::at).ok_or_else(|| {
-            let text = format!(
-                "no file has this key, and the record of its use is in the memory of process {}: save it, and load it \
-                 here",
-                self.owner
-            );
-            Error::Own("ForkedError", text)
-        })
-    }
-
-    /// Saves the record beside the file that the key was saved to by `save`; that is removed if it cannot be.
-    pub(crate) fn save(
-        &self,
-        path: &Path,
-        save: impl FnOnce() -> Result<(), he::Error>,
-    ) -> Result<()> {
-        let ledger = self.ledger()?;
-        save()?;
-        let file = ledger.move_beside(path).inspect_err(|_| {
-            // Without its record it could seal to a round twice.
-            let _ = std::fs::remove_file(path);
-        })?;
-        // One that has a file keeps that.
-        let _ = self.file.set(file);
-        Ok(())
-    }
-
-    /// Returns the job given, or the key's own.
-    pub(crate) fn job(&self, given: Option<&PyJob>) -> Result<Arc<he::Job>> {
-        given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
-    }
-}
-
-/// Reads the job beside a key's file, if there is one.
-pub(crate) fn job_beside(path: &Path, key: &he::PublicKey) -> Result<Option<Arc<he::Job>>> {
-    let job = he::keys::beside(path, "job.json");
-    Ok(job.is_file().then(|| he::Job::load(&job, key)).transpose()?.map(Arc::new))
-}
 
 /// The texts of a public key's file and of its job's.
 type Texts = (String, Option<String>);
@@ -110,34 +23,23 @@ type Texts = (String, Option<String>);
 /// The half of a key that anyone may have: it sums, and opens nothing.
 #[pyclass(frozen, name = "PublicKey", module = "ciphergram")]
 #[derive(Clone)]
-pub(crate) struct PyPublicKey {
-    pub(crate) key: he::PublicKey,
-    pub(crate) job: Option<Arc<he::Job>>,
-}
+pub(crate) struct PyPublicKey(pub(crate) Holder);
 
 impl PyPublicKey {
-    /// Returns the job given, or the key's own.
-    pub(crate) fn job(&self, given: Option<&PyJob>) -> Result<Arc<he::Job>> {
-        given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
-    }
-
-    /// Returns the public half of a key of any kind.
+    /// Returns the public half of a key of any class.
     pub(crate) fn of(key: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(key) = key.cast::<Self>() {
-            return Ok(key.get().clone());
-        }
-        if let Ok(key) = key.cast::<PySecretKey>() {
-            return Ok(key.get().public());
-        }
-        if let Ok(key) = key.cast::<PyClientKey>() {
-            return Ok(key.get().public());
-        }
-        Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?)))
+        Ok(Holder::of(key)?.public())
     }
-}
 
-fn no_job() -> Error {
-    Error::Own("NoJob", "the key has no job beside it: give one as job=".into())
+    /// Reads a public key's file, and the job beside it.
+    pub(crate) fn load(py: Python<'_>, path: &Path) -> Result<Self> {
+        let key = run(py, || Ok(he::PublicKey::load(path)?))?;
+        Ok(Self(Holder::of_file(AnyKey::Public(key), path, None, 1)?))
+    }
+
+    pub(crate) fn key(&self) -> &he::PublicKey {
+        self.0.key.public()
+    }
 }
 
 #[pymethods]
@@ -145,31 +47,31 @@ impl PyPublicKey {
     /// The key's id, as hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
-        self.key.id().to_string()
+        self.0.id()
     }
 
     /// The scheme's name.
     #[getter]
     fn scheme(&self) -> &'static str {
-        self.key.parameters().scheme().name()
+        self.0.scheme()
     }
 
     /// The most contributors of a sum.
     #[getter]
     fn clients(&self) -> u32 {
-        self.key.parameters().clients()
+        self.key().parameters().clients()
     }
 
     /// The bits of a quantised value.
     #[getter]
     fn bits(&self) -> u32 {
-        self.key.parameters().bits()
+        self.key().parameters().bits()
     }
 
     /// The job that it is used under unless another is given.
     #[getter(job)]
     fn own_job(&self) -> Option<PyJob> {
-        self.job.clone().map(PyJob)
+        self.0.own_job()
     }
 
     /// Writes the key's file, which anyone may read.
@@ -177,7 +79,7 @@ impl PyPublicKey {
     /// Raises:
     ///     Exists: There is such a file.
     fn save(&self, path: PathBuf) -> Result<()> {
-        Ok(self.key.save(&path)?)
+        self.0.save(&path)
     }
 
     /// Encrypts integers from −n/3 to n/3 under a Paillier key, each as one ciphertext, in the shape that they have.
@@ -214,17 +116,18 @@ impl PyPublicKey {
     #[staticmethod]
     #[pyo3(signature = (key, job=None))]
     fn from_json(py: Python<'_>, key: &str, job: Option<&str>) -> Result<Self> {
-        let he::AnyKey::Public(key) = run(py, || Ok(he::AnyKey::from_json(key)?))? else {
+        let key = run(py, || Ok(AnyKey::from_json(key)?))?;
+        if !matches!(key, AnyKey::Public(_)) {
             return Err(Error::Own("KeyKind", "this is the text of a secret key".into()));
-        };
-        let job = job.map(|job| he::Job::from_json(job, &key)).transpose()?.map(Arc::new);
-        Ok(Self { key, job })
+        }
+        let job = job.map(|job| he::Job::from_json(job, key.public())).transpose()?;
+        Ok(Self(Holder::new(key, job.map(Into::into))))
     }
 
     /// Returns the texts of the key's file and of its job's.
     fn to_json(&self) -> Result<Texts> {
-        let job = self.job.as_ref().map(|job| job.to_json()).transpose()?;
-        Ok((self.key.to_json()?, job))
+        let job = self.0.job.as_ref().map(|job| job.to_json()).transpose()?;
+        Ok((self.key().to_json()?, job))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Texts)> {
@@ -232,62 +135,46 @@ impl PyPublicKey {
     }
 
     fn __repr__(&self) -> String {
-        describe("PublicKey", &self.key, "")
+        self.0.describe("PublicKey", "")
     }
 
     fn __eq__(&self, other: &Self) -> bool {
-        self.key.id() == other.key.id()
+        self.key().id() == other.key().id()
     }
 
-    fn __hash__(&self) -> u64 {
-        hash(self.key.id())
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.id()).hash()
     }
-}
-
-/// Returns a hash of an id.
-pub(crate) fn hash(id: impl ToString) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.to_string().hash(&mut hasher);
-    hasher.finish()
-}
-
-fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
-    let parameters = key.parameters();
-    let (scheme, clients, bits) = (parameters.scheme(), parameters.clients(), parameters.bits());
-    format!("<{class} {} of {scheme}, {clients} clients, {bits} bits{more}>", key.id())
 }
 
 /// The secret half of a key, which opens sums, and encrypts as any client.
 #[pyclass(frozen, subclass, name = "SecretKey", module = "ciphergram")]
-pub(crate) struct PySecretKey {
-    pub(crate) key: Arc<he::SecretKey>,
-    pub(crate) used: Use,
-}
+pub(crate) struct PySecretKey(pub(crate) Holder);
 
 #[pymethods]
 impl PySecretKey {
     /// The half that anyone may have.
     #[getter]
     pub(crate) fn public(&self) -> PyPublicKey {
-        PyPublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
+        self.0.public()
     }
 
     /// The key's id, as hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
-        self.key.public().id().to_string()
+        self.0.id()
     }
 
     /// The scheme's name.
     #[getter]
     fn scheme(&self) -> &'static str {
-        self.key.public().parameters().scheme().name()
+        self.0.scheme()
     }
 
     /// The job that it is used under unless another is given.
     #[getter]
     fn job(&self) -> Option<PyJob> {
-        self.used.job.clone().map(PyJob)
+        self.0.own_job()
     }
 
     /// Writes the key's file, which only its owner may read, and the record of its use beside it.
@@ -295,7 +182,7 @@ impl PySecretKey {
     /// Raises:
     ///     Exists: There is such a file.
     fn save(&self, path: PathBuf) -> Result<()> {
-        self.used.save(&path, || self.key.save(&path))
+        self.0.save(&path)
     }
 
     /// Derives the key of one client, which encrypts and opens nothing.
@@ -304,8 +191,8 @@ impl PySecretKey {
     ///     KeyKind: Under this scheme clients share the secret key.
     ///     ClientNumberError: There is no such client.
     fn client(&self, #[pyo3(from_py_with = whole)] number: u16) -> Result<PyClientKey> {
-        let key = Arc::new(self.key.client_key(number)?);
-        Ok(PyClientKey { key, used: self.used.clone() })
+        let key = self.0.key.secret()?.client_key(number)?;
+        Ok(PyClientKey(self.0.with(AnyKey::Client(key.into(), None))))
     }
 
     /// Encrypts a client's update for one round.
@@ -353,20 +240,9 @@ impl PySecretKey {
         job: Option<&PyJob>,
         engine: &str,
     ) -> Result<PyContribution> {
-        let given = Contributing {
-            tensors,
-            ranges,
-            weight,
-            round,
-            max_weight,
-            clip,
-            integers,
-            terms,
-            announcement,
-            job,
-            engine,
-        };
-        given.encrypt(py, self.key.as_client(client), &self.used)
+        let update = arrays::take_clipped(py, tensors, clip, integers)?;
+        let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
+        self.0.encrypt(py, Some(client), update, &given, (job, engine))
     }
 
     /// Proposes ranges for a round, of which the terms are made: `join_round`.
@@ -390,8 +266,8 @@ impl PySecretKey {
         integers: &str,
         job: Option<&PyJob>,
     ) -> Result<PyAnnouncement> {
-        let given = Contributing::proposed(tensors, weight, clip, integers, job);
-        given.propose(py, self.key.as_client(client), &self.used)
+        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
+        self.0.propose(py, Some(client), &update, weight, job)
     }
 
     /// Opens a sum, and returns the weighted mean of its contributors' tensors.
@@ -425,18 +301,17 @@ impl PySecretKey {
         job: Option<&PyJob>,
         engine: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let sum = PySum::of(sum)?;
-        sum.check_key(self.key.public())?;
-        let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
+        let (sum, job) = (PySum::of(sum)?, self.0.job(job)?);
+        let sum = sum.get();
+        sum.check_key(self.0.key.public())?;
         let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
-        let (ledger, threads) = (self.used.ledger()?, Some(pool::pool()?));
-        let key = self.key.as_client(0);
-        let member = he::Member { threads, ..he::Member::new(key, &job, &ledger, engine) };
         let (inner, target) = (&sum.sum, &mut arrays);
-        py.detach(|| {
-            let mut slices = target.slices();
-            let to = Destination::Memory(&mut slices);
-            member.open_sum(inner, opened::output(total), to)
+        self.0.act(Some(0), &job, engine, |member| {
+            py.detach(|| {
+                let mut slices = target.slices();
+                let to = Destination::Memory(&mut slices);
+                Ok(member.open_sum(inner, opened::output(total), to)?)
+            })
         })?;
         opened::opened(py, arrays, &sum.sum, total, None)
     }
@@ -466,7 +341,7 @@ impl PySecretKey {
     }
 
     fn __repr__(&self) -> String {
-        self.described("SecretKey")
+        self.0.describe("SecretKey", "")
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -474,44 +349,34 @@ impl PySecretKey {
     }
 }
 
-impl PySecretKey {
-    /// Describes a key of this class or of one that extends it.
-    pub(crate) fn described(&self, class: &str) -> String {
-        describe(class, self.key.public(), "")
-    }
-}
-
 /// A client's own key, which encrypts its updates and opens nothing.
 #[pyclass(frozen, name = "ClientKey", module = "ciphergram")]
-pub(crate) struct PyClientKey {
-    pub(crate) key: Arc<he::ClientKey>,
-    pub(crate) used: Use,
-}
+pub(crate) struct PyClientKey(pub(crate) Holder);
 
 #[pymethods]
 impl PyClientKey {
     /// The client's number, from 0.
     #[getter]
-    fn number(&self) -> u16 {
-        self.key.number()
+    fn number(&self) -> Result<u16> {
+        Ok(self.0.key.as_client(None)?.number())
     }
 
     /// The half of the key that anyone may have.
     #[getter]
     fn public(&self) -> PyPublicKey {
-        PyPublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
+        self.0.public()
     }
 
     /// The key's id, as hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
-        self.key.public().id().to_string()
+        self.0.id()
     }
 
     /// The job that it is used under unless another is given.
     #[getter]
     fn job(&self) -> Option<PyJob> {
-        self.used.job.clone().map(PyJob)
+        self.0.own_job()
     }
 
     /// Writes the key's file, which only its owner may read, and the record of its use beside it.
@@ -519,7 +384,7 @@ impl PyClientKey {
     /// Raises:
     ///     Exists: There is such a file.
     fn save(&self, path: PathBuf) -> Result<()> {
-        self.used.save(&path, || self.key.save(&path))
+        self.0.save(&path)
     }
 
     /// Encrypts this client's update for one round: see `SecretKey.encrypt`.
@@ -541,20 +406,9 @@ impl PyClientKey {
         job: Option<&PyJob>,
         engine: &str,
     ) -> Result<PyContribution> {
-        let given = Contributing {
-            tensors,
-            ranges,
-            weight,
-            round,
-            max_weight,
-            clip,
-            integers,
-            terms,
-            announcement,
-            job,
-            engine,
-        };
-        given.encrypt(py, KeyRef::Client(&self.key), &self.used)
+        let update = arrays::take_clipped(py, tensors, clip, integers)?;
+        let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
+        self.0.encrypt(py, None, update, &given, (job, engine))
     }
 
     /// Proposes ranges for a round: see `SecretKey.propose`.
@@ -568,12 +422,12 @@ impl PyClientKey {
         integers: &str,
         job: Option<&PyJob>,
     ) -> Result<PyAnnouncement> {
-        let given = Contributing::proposed(tensors, weight, clip, integers, job);
-        given.propose(py, KeyRef::Client(&self.key), &self.used)
+        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
+        self.0.propose(py, None, &update, weight, job)
     }
 
-    fn __repr__(&self) -> String {
-        describe("ClientKey", self.key.public(), &format!(", client {}", self.key.number()))
+    fn __repr__(&self) -> Result<String> {
+        Ok(self.0.describe("ClientKey", &format!(", client {}", self.number()?)))
     }
 
     fn __reduce__(&self) -> PyResult<()> {

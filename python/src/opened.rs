@@ -27,7 +27,7 @@ pub(crate) fn opened<'py>(
     fields.set_item("contributors", sum.contributed())?;
     fields.set_item("fewest", sum.fewest_contributors())?;
     fields.set_item("round", sum.round)?;
-    fields.set_item("ranges", PyRanges::new(sum.agreement.clone()))?;
+    fields.set_item("ranges", PyRanges(sum.agreement.clone()))?;
     fields.set_item("total", total)?;
     fields.set_item("clipped", by_name(py, &sum.agreement, clipped)?)?;
     let class = py.import("ciphergram._opened")?.getattr("Opened")?;

@@ -1,123 +1,17 @@
 //! Ranges that clients agree on without showing theirs.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use ciphergram_he::{
-    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError, KeyRef, Limits,
-    RangesProposal as SchemeProposal,
-    codec::Policy,
-    job::PrivateRanges,
-    keys::beside,
-    private_ranges::{RangesEvaluationKey, RangesSecret, Rank},
+    self as he, AgreedRanges as SchemeAgreed, Error as SchemeError,
+    RangesProposal as SchemeProposal, codec::Policy, keys::beside,
+    private_ranges::RangesEvaluationKey,
 };
 use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
-    errors::{Error, Result},
-    job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey, Use, job_beside},
-    pool::run,
-    ranges::PyRanges,
+    errors::Result, holder::Holder, job::PyJob, keys::PyPublicKey, pool::run, ranges::PyRanges,
 };
-
-/// The options of a job whose ranges clients agree on.
-pub(crate) struct AgreedOptions<'a> {
-    pub(crate) ranges: Option<&'a str>,
-    pub(crate) levels: Option<u8>,
-    pub(crate) agree_every: Option<u32>,
-    pub(crate) clip_norm: Option<&'a str>,
-}
-
-impl AgreedOptions<'_> {
-    /// Puts them into a job's limits.
-    pub(crate) fn limit(&self, limits: &mut Limits, secret: Option<&RangesSecret>) -> Result<()> {
-        let Some(ranges) = self.ranges else {
-            let alone = [
-                ("levels=", self.levels.is_some()),
-                ("agree_every=", self.agree_every.is_some()),
-                ("clip_norm=", self.clip_norm.is_some()),
-            ];
-            return match alone.into_iter().find(|(_, is_given)| *is_given) {
-                Some((name, _)) => Err(Error::parameter(format!("{name} is for ranges=\"agree\""))),
-                None => Ok(()),
-            };
-        };
-        let rank = match ranges {
-            "agree" => Rank::usual(limits.clients),
-            ranges => agreed_rank("ranges", ranges)?,
-        };
-        let clip_norm = self.clip_norm.map(|text| agreed_rank("clip_norm", text)).transpose()?;
-        let usual = PrivateRanges::new(rank, secret.ok_or(SchemeError::NoRangesSecret)?.id());
-        limits.private_ranges = Some(PrivateRanges {
-            levels: self.levels.unwrap_or(usual.levels),
-            agree_every: self.agree_every.unwrap_or(usual.agree_every),
-            clip_norm,
-            ..usual
-        });
-        Ok(())
-    }
-}
-
-fn agreed_rank(name: &str, text: &str) -> Result<Rank> {
-    Rank::from_agree(text).map_err(|why| Error::parameter(format!("{name}={text:?}: {why}")))
-}
-
-/// A key with a secret of ranges.
-pub(crate) enum Holder {
-    Secret(Arc<he::SecretKey>, Use),
-    Client(Arc<he::ClientKey>, Use),
-}
-
-impl Holder {
-    /// Takes a key that may have a secret of ranges.
-    pub(crate) fn of(key: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(key) = key.cast::<PySecretKey>() {
-            return Ok(Self::Secret(key.get().key.clone(), key.get().used.clone()));
-        }
-        if let Ok(key) = key.cast::<PyClientKey>() {
-            return Ok(Self::Client(key.get().key.clone(), key.get().used.clone()));
-        }
-        let found = key.get_type().name()?;
-        let text = format!("private ranges take a secret key, or a client's own: {found} is none");
-        Err(Error::Own("KeyKind", text))
-    }
-
-    fn used(&self) -> &Use {
-        match self {
-            Self::Secret(_, used) | Self::Client(_, used) => used,
-        }
-    }
-
-    pub(crate) fn ranges_secret(&self) -> Option<&RangesSecret> {
-        match self {
-            Self::Secret(key, _) => key.ranges_secret(),
-            Self::Client(key, _) => KeyRef::Client(key).ranges_secret(),
-        }
-    }
-
-    fn public(&self) -> &he::PublicKey {
-        match self {
-            Self::Secret(key, _) => key.public(),
-            Self::Client(key, _) => key.public(),
-        }
-    }
-
-    /// Returns the key as that of a client.
-    fn as_client(&self, number: Option<u16>) -> Result<KeyRef<'_>> {
-        match (self, number) {
-            (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
-            (Self::Secret(..), None) => Err(SchemeError::NoNumber.into()),
-            (Self::Client(key, _), Some(number)) if number != key.number() => {
-                let text = format!("client={number}: the key is that of client {}", key.number());
-                Err(Error::Own("ClientNumberError", text))
-            }
-            (Self::Client(key, _), _) => Ok(KeyRef::Client(key)),
-        }
-    }
-}
 
 /// Encrypts the ranges of a client's tensors.
 pub(crate) fn propose(
@@ -128,10 +22,11 @@ pub(crate) fn propose(
     job: Option<&PyJob>,
 ) -> Result<PyRangesProposal> {
     let holder = Holder::of(key)?;
-    let job = holder.used().job(job)?;
-    let client = holder.as_client(client)?;
+    holder.ranges_secret()?;
+    let (job, client) = (holder.job(job)?, holder.key.as_client(client)?);
     let proposal = run(py, || Ok(SchemeProposal::new(client, &job, update, policy)?))?;
-    Ok(PyRangesProposal::new(proposal, holder.public()))
+    let bytes = proposal.to_bytes(holder.key.public());
+    Ok(PyRangesProposal { proposal, bytes })
 }
 
 /// A client's ranges, encrypted. Its bytes travel, and `from_bytes` reads them.
@@ -139,13 +34,6 @@ pub(crate) fn propose(
 pub(crate) struct PyRangesProposal {
     proposal: SchemeProposal,
     bytes: Vec<u8>,
-}
-
-impl PyRangesProposal {
-    fn new(proposal: SchemeProposal, key: &he::PublicKey) -> Self {
-        let bytes = proposal.to_bytes(key);
-        Self { proposal, bytes }
-    }
 }
 
 #[pymethods]
@@ -157,7 +45,7 @@ impl PyRangesProposal {
     ///     KeyMismatch: It was made under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let proposal = SchemeProposal::from_bytes(bytes, &PyPublicKey::of(key)?.key)?;
+        let proposal = SchemeProposal::from_bytes(bytes, Holder::of(key)?.key.public())?;
         Ok(Self { proposal, bytes: bytes.to_vec() })
     }
 
@@ -196,7 +84,7 @@ impl PyAgreedRanges {
     ///     KeyMismatch: They were agreed under another key.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
-        let agreed = SchemeAgreed::from_bytes(bytes, &PyPublicKey::of(key)?.key)?;
+        let agreed = SchemeAgreed::from_bytes(bytes, Holder::of(key)?.key.public())?;
         Ok(Self { agreed, bytes: bytes.to_vec() })
     }
 
@@ -226,17 +114,14 @@ pub(crate) struct PyRangesKey {
 
 impl PyRangesKey {
     /// Makes the one beside a key with a secret of ranges.
-    pub(crate) fn generate(
-        py: Python<'_>,
-        secret: &he::SecretKey,
-        public: PyPublicKey,
-    ) -> Result<Self> {
+    pub(crate) fn generate(py: Python<'_>, holder: &Holder) -> Result<Self> {
+        let secret = holder.key.secret()?;
         let key = run(py, || {
             let ranges = secret.ranges_secret().ok_or(SchemeError::NoRangesSecret)?;
             let file = RangesEvaluationKey::generate(ranges, secret.public())?;
             Ok(RangesEvaluationKey::from_bytes(&file, secret.public())?)
         })?;
-        Ok(Self { key: key.into(), public })
+        Ok(Self { key: key.into(), public: holder.public() })
     }
 }
 
@@ -257,9 +142,9 @@ impl PyRangesKey {
     fn load(py: Python<'_>, path: PathBuf, key: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let public = match key {
             Some(key) => PyPublicKey::of(key)?,
-            None => beside_key(&path)?,
+            None => PyPublicKey::load(py, &beside(&path, "public.json"))?,
         };
-        let key = run(py, || Ok(RangesEvaluationKey::load(&path, &public.key)?))?;
+        let key = run(py, || Ok(RangesEvaluationKey::load(&path, public.key())?))?;
         Ok(Self { key: key.into(), public })
     }
 
@@ -274,14 +159,6 @@ impl PyRangesKey {
     }
 }
 
-/// Reads the public key beside a file, and its job.
-fn beside_key(path: &Path) -> Result<PyPublicKey> {
-    let path = beside(path, "public.json");
-    let key = he::PublicKey::load(&path)?;
-    let job = job_beside(&path, &key)?;
-    Ok(PyPublicKey { key, job })
-}
-
 /// Finds the ranges that a job agrees on among proposals.
 pub(crate) fn merge(
     py: Python<'_>,
@@ -289,10 +166,10 @@ pub(crate) fn merge(
     key: &PyRangesKey,
     job: Option<&PyJob>,
 ) -> Result<PyAgreedRanges> {
-    let job = key.public.job(job)?;
+    let job = key.public.0.job(job)?;
     let proposals: Vec<_> = proposals.iter().map(|proposal| proposal.proposal.clone()).collect();
     let agreed = run(py, || Ok(SchemeAgreed::find(&key.key, &job, &proposals, &|_| {})?))?;
-    let bytes = agreed.to_bytes(&key.public.key);
+    let bytes = agreed.to_bytes(key.public.key());
     Ok(PyAgreedRanges { agreed, bytes })
 }
 
@@ -314,6 +191,5 @@ pub(crate) fn open_ranges(
     job: Option<&PyJob>,
 ) -> Result<PyRanges> {
     let holder = Holder::of(key)?;
-    let job = holder.used().job(job)?;
-    Ok(PyRanges::new(agreed.agreed.open(holder.ranges_secret(), &job)?))
+    Ok(PyRanges(agreed.agreed.open(holder.ranges_secret()?, &*holder.job(job)?)?))
 }

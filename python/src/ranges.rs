@@ -23,10 +23,6 @@ use crate::{
 pub(crate) struct PyRanges(pub(crate) Agreement);
 
 impl PyRanges {
-    pub(crate) fn new(agreement: Agreement) -> Self {
-        Self(agreement)
-    }
-
     fn file(&self) -> RangesFile {
         RangesFile::from_agreement(&self.0)
     }
@@ -224,7 +220,7 @@ pub(crate) fn measure<'py>(
     job: Option<&PyJob>,
 ) -> Result<Bound<'py, PyAny>> {
     let policy = parse(policy, bits)?;
-    let update = arrays::take(tensors, arrays::integers(integers)?)?;
+    let update = arrays::take(tensors, integers)?;
     if let Some(key) = private {
         if weight != 1 {
             return Err(Error::parameter(

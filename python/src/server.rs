@@ -21,7 +21,6 @@ use ciphergram_nic::{
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
         resolve,
     },
-    proto::NodeId,
     round::AggregatorEvent,
     wire::UdpWire,
 };
@@ -30,7 +29,7 @@ use pyo3::prelude::*;
 use crate::{
     errors::{Error, Result, whole, whole_or_none},
     job::PyJob,
-    keys::{PyPublicKey, job_beside},
+    keys::PyPublicKey,
     pool,
     private_ranges::PyRangesKey,
 };
@@ -69,8 +68,12 @@ const LOOK: Duration = Duration::from_millis(50);
 ///     ParameterError: The address is none, or the clients are more than the job has.
 #[pyclass(frozen, name = "Server", module = "ciphergram")]
 pub(crate) struct PyServer {
-    address: SocketAddr,
-    node: NodeId,
+    /// The address that it listens at, "HOST:PORT".
+    #[pyo3(get)]
+    address: String,
+    /// The server's node key, which clients of other machines need.
+    #[pyo3(get)]
+    server_key: String,
     owner: u32,
     commands: Mutex<Sender<ServerCommand>>,
     shared: Arc<ServerState>,
@@ -132,19 +135,12 @@ fn write_line(LogLine { line, is_warning }: LogLine) {
 fn public_key(key: &Bound<'_, PyAny>) -> Result<(PyPublicKey, Option<PathBuf>)> {
     let Ok(path) = key.extract::<PathBuf>() else {
         // Never the public half of what is more: it would be here, then.
-        return match key.cast::<PyPublicKey>() {
-            Ok(key) => Ok((key.get().clone(), None)),
-            Err(_) => {
-                let text =
-                    "a server holds public material only: give it keys.public, or public.json";
-                Err(Error::Own("KeyKind", text.into()))
-            }
-        };
+        let text = "a server holds public material only: give it keys.public, or public.json";
+        let public = key.cast::<PyPublicKey>().map_err(|_| Error::Own("KeyKind", text.into()))?;
+        return Ok((public.get().clone(), None));
     };
     let path = if path.is_dir() { path.join("public.json") } else { path };
-    let key = pool::run(key.py(), || Ok(he::PublicKey::load(&path)?))?;
-    let job = job_beside(&path, &key)?;
-    Ok((PyPublicKey { key, job }, Some(path)))
+    Ok((PyPublicKey::load(key.py(), &path)?, Some(path)))
 }
 
 #[pymethods]
@@ -172,7 +168,7 @@ impl PyServer {
         ranges_key: Option<&PyRangesKey>,
     ) -> Result<Self> {
         let (key, path) = public_key(key)?;
-        let job = key.job(job)?;
+        let job = key.0.job(job)?;
         let address = addresses(listen)?[0];
         let clients = clients.unwrap_or(job.limits().clients);
         let local = || local_nodes(path.as_deref(), &[address], "identity= and allow=");
@@ -185,7 +181,7 @@ impl PyServer {
         let ranges_key = match (ranges_key, &path) {
             (Some(given), _) => Some(given.key.clone()),
             (None, Some(path)) => {
-                pool::run(py, || Ok(RangesEvaluationKey::of_job(&job, &key.key, path, None)?))?
+                pool::run(py, || Ok(RangesEvaluationKey::of_job(&job, key.key(), path, None)?))?
             }
             (None, None) => None,
         };
@@ -203,24 +199,17 @@ impl PyServer {
             datagram_bytes: None,
             ranges_key,
         };
-        let node = config.identity.id();
+        let server_key = config.identity.id().to_string();
         let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;
         let engine = crate::engines::engine(engine)?;
-        let server =
-            federation::FederationServer::new(wires, key.key, (*job).clone(), engine, config)?;
-        Self::start(server, node)
-    }
-
-    /// The address that it listens at, "HOST:PORT".
-    #[getter]
-    fn address(&self) -> String {
-        self.address.to_string()
-    }
-
-    /// The server's node key, which clients of other machines need.
-    #[getter]
-    fn server_key(&self) -> String {
-        self.node.to_string()
+        let server = federation::FederationServer::new(
+            wires,
+            key.key().clone(),
+            (*job).clone(),
+            engine,
+            config,
+        )?;
+        Self::start(server, server_key)
     }
 
     /// The number of rounds that closed.
@@ -283,8 +272,12 @@ impl PyServer {
 }
 
 impl PyServer {
-    fn start(mut server: federation::FederationServer<UdpWire>, node: NodeId) -> Result<Self> {
-        let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
+    fn start(
+        mut server: federation::FederationServer<UdpWire>,
+        server_key: String,
+    ) -> Result<Self> {
+        let address = server.local_addr()?.to_string();
+        let commands = Mutex::new(server.commands());
         let shared = Arc::new(ServerState::default());
         let (own, pool) = (shared.clone(), pool::beside()?);
         let (log, lines) = mpsc::channel();
@@ -299,7 +292,7 @@ impl PyServer {
         };
         let thread = spawn("ciphergram-server", run)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { address, node, owner: process::id(), commands, shared, thread })
+        Ok(Self { address, server_key, owner: process::id(), commands, shared, thread })
     }
 
     fn check_process(&self) -> Result<()> {

@@ -1,9 +1,6 @@
 //! Sums.
 
-use std::{
-    ffi::c_int,
-    sync::{Arc, OnceLock},
-};
+use std::{ffi::c_int, sync::OnceLock};
 
 use ciphergram_he::{
     self as he, Error as SchemeError,
@@ -16,7 +13,7 @@ use pyo3::{
 };
 
 use crate::{
-    buffer::{self, Frozen},
+    buffer::{self, Frozen, Pickle},
     contribution::{PyContribution, unknown_key},
     errors::Result,
     keys::PyPublicKey,
@@ -27,10 +24,7 @@ use crate::{
 
 /// The encrypted sum of contributions. Has the buffer protocol, and pickles.
 #[pyclass(frozen, name = "Sum", module = "ciphergram")]
-#[derive(Clone)]
-pub(crate) struct PySum(Arc<Inner>);
-
-pub(crate) struct Inner {
+pub(crate) struct PySum {
     pub(crate) sum: he::Sum,
     key: he::KeyId,
     literal: he::params::Literal,
@@ -44,64 +38,52 @@ impl PySum {
     /// Takes a sum under a key; of a round that this process took part in, also how many values of each tensor were
     /// clipped.
     pub(crate) fn new(sum: he::Sum, public: PyPublicKey, clipped: Option<Vec<usize>>) -> Self {
-        let (key, literal) = (public.key.id(), public.key.parameters().literal());
-        let (public, frame) = (Some(public), OnceLock::new());
-        Self(Arc::new(Inner { sum, key, literal, public, clipped, frame }))
+        let (key, literal) = (public.key().id(), public.key().parameters().literal());
+        Self { sum, key, literal, public: Some(public), clipped, frame: OnceLock::new() }
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
     pub(crate) fn read(bytes: Frozen, public: Option<PyPublicKey>) -> Result<Self> {
         let parsed = Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?;
         if let Some(public) = &public {
-            parsed.check_key(&public.key)?;
+            parsed.check_key(public.key())?;
         }
         let sum = he::Sum::from_frame(&parsed)?;
         let (key, literal) = (parsed.key, parsed.literal().map_err(SchemeError::from)?);
-        let frame = bytes.into();
-        Ok(Self(Arc::new(Inner { sum, key, literal, public, clipped: None, frame })))
+        Ok(Self { sum, key, literal, public, clipped: None, frame: bytes.into() })
     }
 
     /// Takes a sum, or the bytes of one.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Py<Self>> {
         if let Ok(sum) = object.cast::<Self>() {
-            return Ok(sum.get().clone());
+            return Ok(sum.clone().unbind());
         }
         if object.cast::<PyContribution>().is_ok() {
             let (found, expected) = (Kind::Contribution.name(), Kind::Sum.name());
             return Err(SchemeError::from(he::error::FrameError::Kind { found, expected }).into());
         }
-        Self::read(Frozen::new(object)?, None)
+        Ok(Py::new(object.py(), Self::read(Frozen::new(object)?, None)?)?)
     }
 
     /// Refuses another key than it was made under.
     pub(crate) fn check_key(&self, key: &he::PublicKey) -> Result<()> {
-        let (found, parameters) = (self.0.literal, key.parameters());
+        let (found, parameters) = (self.literal, key.parameters());
         if found.scheme != parameters.scheme() {
             let (found, expected) = (found.scheme, parameters.scheme());
             return Err(SchemeError::SchemeMismatch { found, expected }.into());
         }
-        if self.0.key != key.id() {
-            let (found, expected) = (self.0.key.to_string(), key.id().to_string());
+        if self.key != key.id() {
+            let (found, expected) = (self.key.to_string(), key.id().to_string());
             return Err(SchemeError::KeyMismatch { found, expected }.into());
         }
         Ok(())
     }
 
     fn frame(&self) -> Result<&[u8]> {
-        let Inner { sum, public, frame, .. } = &*self.0;
-        if let Some(frame) = frame.get() {
-            return Ok(frame.as_ref());
-        }
-        let key = public.as_ref().ok_or_else(unknown_key)?;
-        Ok(frame.get_or_init(|| sum.to_bytes(&key.key).into()).as_ref())
-    }
-}
-
-impl std::ops::Deref for PySum {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
+        buffer::once(&self.frame, || {
+            let public = self.public.as_ref().ok_or_else(unknown_key)?;
+            Ok(self.sum.to_bytes(public.key()))
+        })
     }
 }
 
@@ -146,7 +128,7 @@ impl PySum {
     /// Names, types, shapes and ranges of its tensors, and the largest weight.
     #[getter]
     fn ranges(&self) -> PyRanges {
-        PyRanges::new(self.sum.agreement.clone())
+        PyRanges(self.sum.agreement.clone())
     }
 
     /// How many values of each tensor of this client were out of range; None unless `Client.sum` returned this sum.
@@ -171,15 +153,13 @@ impl PySum {
 
     #[expect(unsafe_code, reason = "the protocol's own signature")]
     unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
+        slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> Result<()> {
-        // SAFETY: the view is Python's.
-        unsafe { buffer::clear(view) };
-        let bytes: *const [u8] = slf.get().frame()?;
-        // SAFETY: the class is frozen, so its bytes stay where they are while the view has a reference to it.
-        Ok(unsafe { buffer::show(slf.into_any(), &*bytes, view, flags) }?)
+        // SAFETY: the view is Python's; the class is frozen, so its bytes stay where they are while the view has a
+        // reference to it.
+        unsafe { buffer::show(slf.as_any(), slf.get().frame(), view, flags) }
     }
 
     /// Adds a contribution, or another sum.
@@ -195,10 +175,7 @@ impl PySum {
         self.key == other.key && self.sum == other.sum
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<Pickle<'py>> {
         Ok((py.import("ciphergram")?.getattr("loads")?, (self.__bytes__(py)?,)))
     }
 

@@ -12,6 +12,7 @@ use crate::{
     buffer::Frozen,
     contribution::{PyContribution, unknown_key},
     errors::{Error, Result},
+    files::within,
     job::PyJob,
     keys::PyPublicKey,
     pool::run_with,
@@ -36,28 +37,29 @@ pub(crate) struct PySumming {
 }
 
 /// What may be added.
-enum Part {
-    Contribution(PyContribution),
-    Sum(PySum),
+enum Summand {
+    Contribution(Py<PyContribution>),
+    Sum(Py<PySum>),
     /// The bytes of either.
     Bytes(Frozen),
 }
 
-impl Part {
+impl Summand {
     fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
         if let Ok(contribution) = object.cast::<PyContribution>() {
-            return Ok(Self::Contribution(contribution.get().clone()));
+            return Ok(Self::Contribution(contribution.clone().unbind()));
         }
         if let Ok(sum) = object.cast::<PySum>() {
-            return Ok(Self::Sum(sum.get().clone()));
+            return Ok(Self::Sum(sum.clone().unbind()));
         }
         Ok(Self::Bytes(Frozen::new(object)?))
     }
 
     fn add_to(&self, summing: &mut he::Summing, key: &he::PublicKey) -> Result<()> {
         match self {
-            Self::Contribution(contribution) => add_bytes(summing, contribution.frame(), key),
+            Self::Contribution(contribution) => add_bytes(summing, contribution.get().frame(), key),
             Self::Sum(sum) => {
+                let sum = sum.get();
                 sum.check_key(key)?;
                 Ok(summing.add_sum(&sum.sum)?)
             }
@@ -96,7 +98,7 @@ impl PySumming {
     ///     LayoutError, RangesDiffer: It is of other tensors or ranges than the first.
     ///     BadCiphertext: It is no ciphertext.
     fn add<'py>(slf: Bound<'py, Self>, part: &Bound<'_, PyAny>) -> Result<Bound<'py, Self>> {
-        let part = Part::of(part)?;
+        let part = Summand::of(part)?;
         let this = slf.get();
         this.add_part(slf.py(), &part)?;
         Ok(slf)
@@ -126,14 +128,14 @@ impl PySumming {
 
 impl PySumming {
     fn begin(public: PyPublicKey, job: Option<&PyJob>, engine: &str) -> Result<Self> {
-        let job = public.job(job)?;
-        let summing = he::Summing::new(&public.key, &job, crate::engines::engine(engine)?)?;
+        let job = public.0.job(job)?;
+        let summing = he::Summing::new(public.key(), &job, crate::engines::engine(engine)?)?;
         Ok(Self { public, summing: Mutex::new(Some(summing)) })
     }
 
-    fn add_part(&self, py: Python<'_>, part: &Part) -> Result<()> {
+    fn add_part(&self, py: Python<'_>, part: &Summand) -> Result<()> {
         run_with(py, &self.summing, |summing| {
-            let added = part.add_to(summing.as_mut().ok_or_else(finished)?, &self.public.key);
+            let added = part.add_to(summing.as_mut().ok_or_else(finished)?, self.public.key());
             if let Err(Error::Scheme(SchemeError::Engine(_))) = added {
                 // Half of it may be in.
                 *summing = None;
@@ -168,12 +170,9 @@ pub(crate) fn aggregate(
 ) -> Result<PySum> {
     let summing = PySumming::begin(PyPublicKey::of(public)?, job, engine)?;
     for (place, part) in contributions.try_iter()?.enumerate() {
-        let part = Part::of(&part?)?;
+        let part = Summand::of(&part?)?;
         let added = summing.add_part(py, &part);
-        added.map_err(|error| match error {
-            Error::Scheme(error) => error.within(format!("contribution {place}")).into(),
-            error => error,
-        })?;
+        added.map_err(|error| within(error, format!("contribution {place}")))?;
     }
     summing.finish(py)
 }
@@ -185,7 +184,7 @@ pub(crate) fn add(public: Option<&PyPublicKey>, two: [&Bound<'_, PyAny>; 2]) -> 
     let summing = PySumming::begin(public, None, "cpu")?;
     let py = two[0].py();
     for part in two.iter().filter(|part| !part.extract().is_ok_and(|number: i64| number == 0)) {
-        summing.add_part(py, &Part::of(part)?)?;
+        summing.add_part(py, &Summand::of(part)?)?;
     }
     summing.finish(py)
 }

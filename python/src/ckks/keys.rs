@@ -16,7 +16,7 @@ use ciphergram_he::{
     vectors::Recipe,
 };
 use pyo3::{
-    IntoPyObjectExt,
+    IntoPyObjectExt, PyTypeCheck,
     prelude::*,
     types::{PyBytes, PyString},
 };
@@ -24,10 +24,9 @@ use pyo3::{
 use super::{Context, ENGINE, PyVector, vector};
 use crate::{
     arrays::NumberArrays,
-    buffer::Frozen,
+    buffer::{self, Frozen, Pickle},
     errors::{Error, Result, no_pickle, warn, whole},
-    files::{SECRET, whole_folder},
-    keys::hash,
+    files::{SECRET, read_file, whole_folder},
     pool::run,
 };
 
@@ -49,7 +48,7 @@ impl KeyHalf {
 
     /// Returns what sums vectors under it.
     pub(super) fn context(&self) -> Context {
-        let bare = || Context::bare(ckks::EvaluationKeys::none(self.key.public()));
+        let bare = || Context::of(ckks::EvaluationKeys::none(self.key.public()));
         self.bare.get_or_init(bare).clone()
     }
 
@@ -202,8 +201,8 @@ impl PyCkksPublicKey {
         self.0.id() == other.0.id()
     }
 
-    fn __hash__(&self) -> u64 {
-        hash(self.0.id())
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.id()).hash()
     }
 }
 
@@ -313,7 +312,7 @@ impl PyCkksSecretKey {
 pub(crate) struct PyEvaluationKeys {
     pub(super) context: Context,
     /// The bytes of its file, once they were asked for.
-    frame: OnceLock<Vec<u8>>,
+    frame: OnceLock<Frozen>,
 }
 
 impl PyEvaluationKeys {
@@ -331,11 +330,7 @@ impl PyEvaluationKeys {
     }
 
     fn frame(&self) -> Result<&[u8]> {
-        if let Some(frame) = self.frame.get() {
-            return Ok(frame);
-        }
-        let bytes = self.keys().to_bytes()?;
-        Ok(self.frame.get_or_init(|| bytes))
+        buffer::once(&self.frame, || Ok(self.keys().to_bytes()?))
     }
 }
 
@@ -393,10 +388,7 @@ impl PyEvaluationKeys {
         Ok(write_new(&path, self.frame()?, 0o644)?)
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<Pickle<'py>> {
         Ok((py.get_type::<Self>().getattr("from_bytes")?, (self.__bytes__(py)?,)))
     }
 
@@ -422,12 +414,13 @@ pub(crate) struct PyCkksKeys {
 }
 
 impl PyCkksKeys {
-    fn new(py: Python<'_>, key: LevelledKey, evaluation: PyEvaluationKeys) -> Result<Self> {
-        let secret = PyCkksSecretKey(KeyHalf::new(key));
-        evaluation.context.check(secret.id())?;
-        let public = Py::new(py, secret.public())?;
-        let (secret, evaluation) = (Py::new(py, secret)?, Py::new(py, evaluation)?);
-        Ok(Self { secret, public, evaluation })
+    fn new(
+        secret: Bound<'_, PyCkksSecretKey>,
+        evaluation: Bound<'_, PyEvaluationKeys>,
+    ) -> Result<Self> {
+        evaluation.get().context.check(secret.get().id())?;
+        let public = Py::new(secret.py(), secret.get().public())?;
+        Ok(Self { secret: secret.unbind(), public, evaluation: evaluation.unbind() })
     }
 
     /// Returns what computes under it.
@@ -500,7 +493,8 @@ pub(crate) fn keygen(
         let context = Context::of(evaluation_keys(&key, &asked)?);
         Ok((key, context))
     })?;
-    PyCkksKeys::new(py, LevelledKey::Secret(key.into()), PyEvaluationKeys::new(context))
+    let secret = PyCkksSecretKey(KeyHalf::new(LevelledKey::Secret(key.into())));
+    PyCkksKeys::new(Bound::new(py, secret)?, Bound::new(py, PyEvaluationKeys::new(context))?)
 }
 
 /// Reads a key's file, `secret.json`, `public.json` or `evaluation.cgk`, or the folder that `Keys.save` or `ciphergram
@@ -513,60 +507,49 @@ pub(crate) fn keygen(
 #[pyfunction]
 pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny>> {
     if !path.is_dir() {
-        return match read(py, &path)? {
-            File::Evaluation(keys) => Ok(keys.into_bound_py_any(py)?),
-            File::Key(key @ LevelledKey::Public(_)) => {
-                Ok(PyCkksPublicKey(KeyHalf::new(key)).into_bound_py_any(py)?)
-            }
-            File::Key(key) => Ok(PyCkksSecretKey(KeyHalf::new(key)).into_bound_py_any(py)?),
-        };
+        return read(py, &path);
     }
-    let wrong = |file: &str, what: &str| {
-        let text = format!("{}: is no {what}", path.join(file).display());
-        Error::Own("KeyKind", text)
-    };
-    let key = match read(py, &path.join(SECRET))? {
-        File::Key(key @ LevelledKey::Secret(_)) => key,
-        _ => return Err(wrong(SECRET, "secret key")),
-    };
+    let secret = read_as::<PyCkksSecretKey>(py, &path.join(SECRET), "secret key")?;
     let file = path.join(EVALUATION);
-    let evaluation = match file.is_file().then(|| read(py, &file)).transpose()? {
-        Some(File::Evaluation(keys)) => keys,
-        Some(File::Key(_)) => return Err(wrong(EVALUATION, "evaluation key")),
-        None => PyEvaluationKeys::new(Context::bare(ckks::EvaluationKeys::none(key.public()))),
+    let evaluation = if file.is_file() {
+        read_as(py, &file, "evaluation key")?
+    } else {
+        let none = ckks::EvaluationKeys::none(secret.get().0.key.public());
+        Bound::new(py, PyEvaluationKeys::new(Context::of(none)))?
     };
-    Ok(PyCkksKeys::new(py, key, evaluation)?.into_bound_py_any(py)?)
+    Ok(PyCkksKeys::new(secret, evaluation)?.into_bound_py_any(py)?)
 }
 
-/// What a file of a key holds.
-enum File {
-    Key(LevelledKey),
-    Evaluation(PyEvaluationKeys),
+/// Reads a file of a key, of one class alone.
+fn read_as<'py, T: PyTypeCheck>(py: Python<'py>, path: &Path, what: &str) -> Result<Bound<'py, T>> {
+    read(py, path)?
+        .cast_into()
+        .map_err(|_| Error::Own("KeyKind", format!("{}: is no {what}", path.display())))
 }
 
 /// Reads a file of a key. Errors name it.
-fn read(py: Python<'_>, path: &Path) -> Result<File> {
-    let here = |e: SchemeError| Error::from(e.within(path.display()));
+fn read<'py>(py: Python<'py>, path: &Path) -> Result<Bound<'py, PyAny>> {
     // What may be secret is read by the crate beneath alone, which wipes it.
     let mut start = vec![];
     let file = fs::File::open(path);
     let read = file.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
-    read.map_err(|e| here(e.into()))?;
+    read.map_err(|e| SchemeError::from(e).within(path.display()))?;
     if start == MAGIC {
-        let bytes = fs::read(path).map_err(|e| here(e.into()))?;
-        let keys = run(py, || PyEvaluationKeys::read(&bytes)).map_err(|error| match error {
-            Error::Scheme(error) => here(error),
-            error => error,
-        });
-        return keys.map(File::Evaluation);
+        let keys = read_file(path, |bytes| run(py, || PyEvaluationKeys::read(&bytes)))?;
+        return Ok(keys.into_bound_py_any(py)?);
     }
-    match run(py, || Ok(KeyFile::load(path)?))? {
-        KeyFile::Levelled(key, warning) => {
-            warn(py, warning.as_deref())?;
-            Ok(File::Key(key))
+    let file = run(py, || Ok(KeyFile::load(path)?))?;
+    warn(py, file.warning())?;
+    let loaded = match file {
+        KeyFile::Levelled(key @ LevelledKey::Public(_), _) => {
+            PyCkksPublicKey(KeyHalf::new(key)).into_bound_py_any(py)
         }
-        KeyFile::Sums(_) => Err(Error::Own("KeyKind", format!("{}: {OF_SUMS}", path.display()))),
-    }
+        KeyFile::Levelled(key, _) => PyCkksSecretKey(KeyHalf::new(key)).into_bound_py_any(py),
+        KeyFile::Sums(_) => {
+            return Err(Error::Own("KeyKind", format!("{}: {OF_SUMS}", path.display())));
+        }
+    };
+    Ok(loaded?)
 }
 
 /// What a key of another kind is.

@@ -20,9 +20,9 @@ use pyo3::{
 use super::{Context, ENGINE, keys};
 use crate::{
     arrays::{self, NumberArrays},
-    buffer::Frozen,
+    buffer::{self, Frozen, Pickle},
     errors::{Error, Result, whole},
-    files::replace,
+    files::{read_file, replace},
     pool::run,
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct PyVector {
     vector: Arc<he::vectors::Vector>,
     context: Context,
     /// The bytes of its file, once they were asked for.
-    frame: Arc<OnceLock<Vec<u8>>>,
+    frame: Arc<OnceLock<Frozen>>,
 }
 
 /// What an encrypted vector is computed with.
@@ -49,7 +49,8 @@ enum VectorOperand<'py> {
     Vector(Bound<'py, PyVector>),
     /// One number for all values.
     Number(f64),
-    Numbers(NumberArrays),
+    /// Numbers, and their shape.
+    Numbers(Vec<f64>, Vec<u64>),
 }
 
 impl<'py> VectorOperand<'py> {
@@ -58,9 +59,20 @@ impl<'py> VectorOperand<'py> {
             return Ok(Self::Vector(vector.clone()));
         }
         let numbers = NumberArrays::take(object)?;
-        match (&numbers.shape[..], &numbers.values()[..]) {
-            ([], &[number]) => Ok(Self::Number(number)),
-            _ => Ok(Self::Numbers(numbers)),
+        Ok(match (numbers.values(), numbers.shape) {
+            (values, shape) if shape.is_empty() => Self::Number(values[0]),
+            (values, shape) => Self::Numbers(values, shape),
+        })
+    }
+
+    /// Takes a function of numbers in clear.
+    fn map(self, function: impl Fn(f64) -> f64) -> Self {
+        match self {
+            Self::Vector(_) => self,
+            Self::Number(number) => Self::Number(function(number)),
+            Self::Numbers(numbers, shape) => {
+                Self::Numbers(numbers.into_iter().map(function).collect(), shape)
+            }
         }
     }
 }
@@ -106,7 +118,7 @@ impl PyVector {
                 context.check(vector.key().to_string())?;
                 context
             }
-            None => Context::bare(ckks::EvaluationKeys::none_for(&vector.ciphertexts()[0])),
+            None => Context::of(ckks::EvaluationKeys::none_for(&vector.ciphertexts()[0])),
         };
         Ok(Self::new(vector, context))
     }
@@ -143,25 +155,31 @@ impl PyVector {
         here.compute(py, |vector, evaluator| work(vector, evaluator, &other.vector))
     }
 
-    fn plus(&self, py: Python<'_>, numbers: &[f64], shape: &[u64]) -> Result<Self> {
-        self.compute(py, |vector, evaluator| vector.add_plain(evaluator, numbers, shape))
+    fn plus(&self, py: Python<'_>, operand: VectorOperand<'_>) -> Result<Self> {
+        let (numbers, shape) = match operand {
+            VectorOperand::Vector(other) => {
+                return self.compute_both(&other, |a, evaluator, b| a.add(evaluator, b));
+            }
+            VectorOperand::Number(number) => {
+                (vec![number; self.vector.values()], self.vector.shape())
+            }
+            VectorOperand::Numbers(numbers, shape) => (numbers, shape),
+        };
+        self.compute(py, |vector, evaluator| vector.add_plain(evaluator, &numbers, &shape))
     }
 
-    /// Adds one number to all values.
-    fn plus_one(&self, py: Python<'_>, number: f64) -> Result<Self> {
-        self.plus(py, &vec![number; self.vector.values()], &self.vector.shape())
-    }
-
-    fn times(&self, py: Python<'_>, numbers: &[f64], shape: &[u64]) -> Result<Self> {
-        self.compute(py, |vector, evaluator| vector.multiply_plain(evaluator, numbers, shape))
-    }
-
-    fn times_one(&self, py: Python<'_>, number: f64) -> Result<Self> {
-        self.compute(py, |vector, evaluator| vector.multiply_constant(evaluator, number))
-    }
-
-    fn negated(&self, py: Python<'_>) -> Result<Self> {
-        self.compute(py, |vector, evaluator| vector.negate(evaluator))
+    fn times(&self, py: Python<'_>, operand: VectorOperand<'_>) -> Result<Self> {
+        match operand {
+            VectorOperand::Vector(other) => {
+                self.compute_both(&other, |a, evaluator, b| a.multiply(evaluator, b))
+            }
+            VectorOperand::Number(number) => {
+                self.compute(py, |vector, evaluator| vector.multiply_constant(evaluator, number))
+            }
+            VectorOperand::Numbers(numbers, shape) => self.compute(py, |vector, evaluator| {
+                vector.multiply_plain(evaluator, &numbers, &shape)
+            }),
+        }
     }
 
     /// Returns the product by a matrix of so many rows and columns, from the left.
@@ -200,18 +218,15 @@ impl PyVector {
                 wrong(&format!("a vector of shape {}", other.get().shape_text()))
             }
             VectorOperand::Number(_) => wrong("one number"),
-            VectorOperand::Numbers(numbers) => match (&numbers.shape[..], is_left) {
-                (&[rows, columns], true) => self.by_matrix(py, &numbers.values(), (rows, columns)),
+            VectorOperand::Numbers(numbers, found) => match (&found[..], is_left) {
+                (&[rows, columns], true) => self.by_matrix(py, &numbers, (rows, columns)),
                 (&[rows, columns], false) => {
-                    let turned = transposed(&numbers.values(), rows as usize, columns as usize);
+                    let turned = transposed(&numbers, rows as usize, columns as usize);
                     self.by_matrix(py, &turned, (columns, rows))
                 }
-                (found, _) if *found == *shape => {
-                    let numbers = numbers.values();
-                    self.compute(py, |vector, evaluator| {
-                        vector.multiply_plain(evaluator, &numbers, &shape)?.sum(evaluator)
-                    })
-                }
+                (found, _) if *found == *shape => self.compute(py, |vector, evaluator| {
+                    vector.multiply_plain(evaluator, &numbers, &shape)?.sum(evaluator)
+                }),
                 (found, _) => wrong(&format!("an array of shape {found:?}")),
             },
         }
@@ -229,16 +244,7 @@ impl PyVector {
     }
 
     fn frame(&self) -> Result<&[u8]> {
-        if let Some(frame) = self.frame.get() {
-            return Ok(frame);
-        }
-        let bytes = self.vector.to_bytes()?;
-        Ok(self.frame.get_or_init(|| bytes))
-    }
-
-    fn bits(&self) -> f64 {
-        let bits = self.vector.ciphertexts().iter().map(Ciphertext::bits_left);
-        bits.fold(f64::INFINITY, f64::min)
+        buffer::once(&self.frame, || Ok(self.vector.to_bytes()?))
     }
 
     /// Returns the bounds on values and on what they are off by.
@@ -313,7 +319,8 @@ impl PyVector {
     /// The bits between what values may be and what would wrap around; a result that has none is refused.
     #[getter]
     fn bits_left(&self) -> f64 {
-        self.bits()
+        let bits = self.vector.ciphertexts().iter().map(Ciphertext::bits_left);
+        bits.fold(f64::INFINITY, f64::min)
     }
 
     /// The most that a value may be, by the ranges that were declared.
@@ -361,14 +368,7 @@ impl PyVector {
     ///     LayoutError: It is of another shape. DtypeError: It is nothing of numbers.
     ///     NotFinite, Overflow: A number of it is not finite, or too large.
     fn __add__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
-        let py = other.py();
-        match VectorOperand::of(other)? {
-            VectorOperand::Vector(other) => {
-                self.compute_both(&other, |a, evaluator, b| a.add(evaluator, b))
-            }
-            VectorOperand::Number(number) => self.plus_one(py, number),
-            VectorOperand::Numbers(numbers) => self.plus(py, &numbers.values(), &numbers.shape),
-        }
+        self.plus(other.py(), VectorOperand::of(other)?)
     }
 
     fn __radd__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
@@ -382,20 +382,16 @@ impl PyVector {
             VectorOperand::Vector(other) => {
                 self.compute_both(&other, |a, evaluator, b| a.sub(evaluator, b))
             }
-            VectorOperand::Number(number) => self.plus_one(py, -number),
-            VectorOperand::Numbers(numbers) => {
-                let negative: Vec<_> = numbers.values().iter().map(|x| -x).collect();
-                self.plus(py, &negative, &numbers.shape)
-            }
+            numbers => self.plus(py, numbers.map(|x| -x)),
         }
     }
 
     fn __rsub__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
-        self.negated(other.py())?.__add__(other)
+        self.__neg__(other.py())?.__add__(other)
     }
 
     fn __neg__(&self, py: Python<'_>) -> Result<Self> {
-        self.negated(py)
+        self.compute(py, |vector, evaluator| vector.negate(evaluator))
     }
 
     /// Multiplies by another vector, an array or a number, value by value: a level lower, but by a power of two.
@@ -406,14 +402,7 @@ impl PyVector {
     ///     Overflow: A result may be too large, or a number of it is.
     ///     KeyMismatch, LayoutError, DtypeError, NotFinite: As `__add__`.
     fn __mul__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
-        let py = other.py();
-        match VectorOperand::of(other)? {
-            VectorOperand::Vector(other) => {
-                self.compute_both(&other, |a, evaluator, b| a.multiply(evaluator, b))
-            }
-            VectorOperand::Number(number) => self.times_one(py, number),
-            VectorOperand::Numbers(numbers) => self.times(py, &numbers.values(), &numbers.shape),
-        }
+        self.times(other.py(), VectorOperand::of(other)?)
     }
 
     fn __rmul__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
@@ -432,13 +421,9 @@ impl PyVector {
             VectorOperand::Number(number) if number.fract() == 0.0 && number.abs() < LARGEST_INTEGER => {
                 let by = number.abs() as u64;
                 let quotient = self.compute(py, |vector, _| vector.divide(by))?;
-                if number < 0.0 { quotient.negated(py) } else { Ok(quotient) }
+                if number < 0.0 { quotient.__neg__(py) } else { Ok(quotient) }
             }
-            VectorOperand::Number(number) => self.times_one(py, number.recip()),
-            VectorOperand::Numbers(numbers) => {
-                let inverse: Vec<_> = numbers.values().iter().map(|x| x.recip()).collect();
-                self.times(py, &inverse, &numbers.shape)
-            }
+            numbers => self.times(py, numbers.map(f64::recip)),
         }
     }
 
@@ -544,10 +529,7 @@ impl PyVector {
         Ok(PyBytes::new(py, self.frame()?))
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<Pickle<'py>> {
         Ok((py.import("ciphergram.ckks")?.getattr("loads")?, (self.__bytes__(py)?,)))
     }
 
@@ -555,7 +537,7 @@ impl PyVector {
         let (shape, scheme, level) = (self.shape_text(), self.scheme()?, self.level());
         Ok(format!(
             "<Vector of shape {shape}, {scheme}, level {level}, {:.1} bits left>",
-            self.bits()
+            self.bits_left()
         ))
     }
 }
@@ -584,10 +566,5 @@ pub(crate) fn load(
     path: PathBuf,
     key: Option<&Bound<'_, PyAny>>,
 ) -> Result<PyVector> {
-    let here = |e: SchemeError| Error::from(e.within(path.display()));
-    let bytes = std::fs::read(&path).map_err(|e| here(e.into()))?;
-    PyVector::read(py, &bytes, key).map_err(|error| match error {
-        Error::Scheme(error) => here(error),
-        error => error,
-    })
+    read_file(&path, |bytes| PyVector::read(py, &bytes, key))
 }
