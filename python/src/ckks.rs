@@ -73,3 +73,8 @@ impl Context {
         Err(SchemeError::KeyMismatch { found, expected }.into())
     }
 }
+
+/// Returns the name of a preset.
+fn scheme(parameters: &ckks::Parameters) -> Result<&'static str> {
+    Ok(parameters.named().map_err(SchemeError::from)?.name())
+}

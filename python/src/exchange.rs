@@ -1,16 +1,17 @@
 //! The exchange before a round whose ranges nobody knows yet.
 
 use ciphergram_he::{
-    self as he, Error as SchemeError,
+    self as he, Error as SchemeError, Update,
     exchange::{Announcement as SchemeAnnouncement, RoundTerms as SchemeTerms},
 };
 use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
-    errors::{Result, whole},
+    arrays,
+    errors::{Result, weight, whole},
     holder::Holder,
     job::PyJob,
-    keys::PyPublicKey,
+    keys::{PyClientKey, PyPublicKey, PySecretKey},
     pool::run,
     private_ranges::PyRangesKey,
     ranges::PyRanges,
@@ -156,4 +157,74 @@ pub(crate) fn join_round(
         .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));
     let bytes = terms.to_bytes(public.key());
     Ok(PyRoundTerms { terms, left_out: left_out.collect(), bytes })
+}
+
+#[pymethods]
+impl PySecretKey {
+    /// Proposes ranges for a round, of which the terms are made: `join_round`.
+    ///
+    /// The proposal shows the largest magnitude of each tensor, and the weight, both rounded up to powers of two.
+    ///
+    /// Args:
+    ///     tensors, client, weight, clip, integers, job: As in `encrypt`.
+    ///
+    /// Raises:
+    ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As in `encrypt`.
+    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="keep", job=None))]
+    #[expect(clippy::too_many_arguments)]
+    fn propose(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = whole)] client: u16,
+        #[pyo3(from_py_with = weight)] weight: u64,
+        clip: Option<f64>,
+        integers: &str,
+        job: Option<&PyJob>,
+    ) -> Result<PyAnnouncement> {
+        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
+        self.0.propose(py, Some(client), &update, weight, job)
+    }
+}
+
+#[pymethods]
+impl PyClientKey {
+    /// Proposes ranges for a round: see `SecretKey.propose`.
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep", job=None))]
+    fn propose(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = weight)] weight: u64,
+        clip: Option<f64>,
+        integers: &str,
+        job: Option<&PyJob>,
+    ) -> Result<PyAnnouncement> {
+        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
+        self.0.propose(py, None, &update, weight, job)
+    }
+}
+
+impl Holder {
+    /// Proposes ranges and a weight for a round.
+    fn propose(
+        &self,
+        py: Python<'_>,
+        number: Option<u16>,
+        update: &Update,
+        exact: u64,
+        job: Option<&PyJob>,
+    ) -> Result<PyAnnouncement> {
+        let job = self.job(job)?;
+        // The exact weight stays with the client.
+        let largest = u64::from(job.limits().max_weight);
+        let weight = exact.checked_next_power_of_two().unwrap_or(exact);
+        let weight = if exact <= largest { weight.min(largest) } else { exact };
+        self.act(number, &job, "cpu", |member| {
+            let announcement =
+                run(py, || Ok(member.propose(he::Seed::draw()?, update, weight)?))?;
+            let (client, bytes) = (member.key.number(), announcement.to_bytes(member.key.public()));
+            Ok(PyAnnouncement { announcement, client, bytes })
+        })
+    }
 }

@@ -6,20 +6,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ciphergram_he::{
-    self as he, AnyKey, Ledger, Member, Update, codec::most_clipped, private_ranges::RangesSecret,
-};
+use ciphergram_he::{self as he, AnyKey, Ledger, Member, private_ranges::RangesSecret};
 use pyo3::prelude::*;
 
 use crate::{
-    contribution::PyContribution,
     engines::engine,
-    errors::{Error, Result, warn, warn_clipped},
-    exchange::{PyAnnouncement, PyRoundTerms},
-    job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey},
+    errors::{Error, Result, warn},
     pool::{self, run},
-    ranges::{self, PyRanges},
 };
 
 /// A key, the job that it is used under unless another is given, and the record of its use: the same for all that came
@@ -73,33 +66,9 @@ impl Holder {
         Self::of_file(key, path, ledger, rounds)
     }
 
-    /// Takes the key of an object of any class of keys.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
-        if let Ok(key) = object.cast::<PyPublicKey>() {
-            return Ok(key.get().0.clone());
-        }
-        if let Ok(key) = object.cast::<PySecretKey>() {
-            return Ok(key.get().0.clone());
-        }
-        if let Ok(key) = object.cast::<PyClientKey>() {
-            return Ok(key.get().0.clone());
-        }
-        Err(Error::Own("KeyKind", format!("{} is no key", object.get_type().name()?)))
-    }
-
     /// Returns another key that is used as this one is.
     pub(crate) fn with(&self, key: AnyKey) -> Self {
         Self { key: Arc::new(key), ..self.clone() }
-    }
-
-    /// Returns the half that anyone may have.
-    pub(crate) fn public(&self) -> PyPublicKey {
-        self.public_of(self.job.clone())
-    }
-
-    /// Returns the same half, to be used under a job.
-    pub(crate) fn public_of(&self, job: Option<Arc<he::Job>>) -> PyPublicKey {
-        PyPublicKey(Self::new(AnyKey::Public(self.key.public().clone()), job))
     }
 
     pub(crate) fn id(&self) -> String {
@@ -116,18 +85,6 @@ impl Holder {
         let (scheme, clients, bits) =
             (parameters.scheme(), parameters.clients(), parameters.bits());
         format!("<{class} {id} of {scheme}, {clients} clients, {bits} bits{more}>")
-    }
-
-    /// Returns the key's own job, if it has one.
-    pub(crate) fn own_job(&self) -> Option<PyJob> {
-        self.job.clone().map(PyJob)
-    }
-
-    /// Returns the job given, or the key's own.
-    pub(crate) fn job(&self, given: Option<&PyJob>) -> Result<Arc<he::Job>> {
-        given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(|| {
-            Error::Own("NoJob", "the key has no job beside it: give one as job=".into())
-        })
     }
 
     /// Returns the secret of private ranges, if there is one.
@@ -193,106 +150,4 @@ impl Holder {
         let member = Member::new(self.key.as_client(number)?, job, &ledger, engine(on)?);
         act(&Member { threads, ..member })
     }
-
-    /// Encrypts an update, of which a count of values for each tensor was clipped before.
-    pub(crate) fn encrypt(
-        &self,
-        py: Python<'_>,
-        number: Option<u16>,
-        (update, outside): (Update, Vec<usize>),
-        given: &GivenTerms<'_, '_>,
-        (job, engine): (Option<&PyJob>, &str),
-    ) -> Result<PyContribution> {
-        let job = self.job(job)?;
-        let (contribution, clipped) = self.act(number, &job, engine, |member| {
-            let (round, agreement) = given.settle(member, &update)?;
-            let weight = given.weight.unwrap_or(1);
-            if !given.says_max_weight() {
-                let bits = self.key.public().parameters().bits();
-                warn(py, coarse(weight, agreement.max_weight(), bits).as_deref())?;
-            }
-            let public = self.public_of(Some(job.clone()));
-            run(py, || {
-                let sealer = member.seal(&update, weight, &agreement, round)?;
-                let (round, clipped) = (sealer.round(), sealer.clipped().to_vec());
-                let mut bytes = Vec::with_capacity(sealer.chunks().total_bytes() + 4096);
-                sealer.write_to(&mut bytes)?;
-                let most = most_clipped(&outside, &clipped);
-                let sealed = (bytes, round, agreement, most);
-                Ok((PyContribution::sealed(member, sealed, public), clipped))
-            })
-        })?;
-        warn_clipped(py, &clipped);
-        Ok(contribution)
-    }
-
-    /// Proposes ranges and a weight for a round.
-    pub(crate) fn propose(
-        &self,
-        py: Python<'_>,
-        number: Option<u16>,
-        update: &Update,
-        exact: u64,
-        job: Option<&PyJob>,
-    ) -> Result<PyAnnouncement> {
-        let job = self.job(job)?;
-        // The exact weight stays with the client.
-        let largest = u64::from(job.limits().max_weight);
-        let weight = exact.checked_next_power_of_two().unwrap_or(exact);
-        let weight = if exact <= largest { weight.min(largest) } else { exact };
-        self.act(number, &job, "cpu", |member| {
-            let announcement =
-                run(py, || Ok(member.propose(he::Seed::draw()?, update, weight)?))?;
-            let (client, bytes) = (member.key.number(), announcement.to_bytes(member.key.public()));
-            Ok(PyAnnouncement { announcement, client, bytes })
-        })
-    }
-}
-
-/// The terms that an update is encrypted under, as a caller gives them.
-pub(crate) struct GivenTerms<'a, 'py> {
-    pub(crate) ranges: Option<&'a Bound<'py, PyAny>>,
-    pub(crate) weight: Option<u64>,
-    pub(crate) max_weight: Option<u32>,
-    pub(crate) round: Option<u64>,
-    pub(crate) terms: Option<&'a PyRoundTerms>,
-    pub(crate) announcement: Option<&'a PyAnnouncement>,
-}
-
-impl GivenTerms<'_, '_> {
-    /// Returns the number of the round, if it is not the next one, and the agreement that it is sealed under.
-    fn settle(&self, member: &Member<'_>, update: &Update) -> Result<(Option<u64>, he::Agreement)> {
-        let (key, job) = (member.key, member.job);
-        match (self.terms, self.announcement) {
-            (Some(terms), Some(own)) => {
-                let terms = terms.terms.clone().opened(job, key.ranges_secret(), None)?;
-                terms.check(key, &own.announcement, job)?;
-                Ok((Some(terms.round), terms.agreement))
-            }
-            (None, None) => {
-                let ranges = (self.ranges, self.max_weight);
-                let specs = update.specs();
-                Ok((self.round, ranges::agreement(ranges, self.weight.is_some(), job, &specs)?))
-            }
-            _ => Err(Error::parameter("terms= and announcement= belong together")),
-        }
-    }
-
-    /// Returns whether the caller said a largest weight, here or in ranges that are shared, and meant it.
-    fn says_max_weight(&self) -> bool {
-        let is_shared = self.ranges.is_some_and(|ranges| ranges.is_instance_of::<PyRanges>());
-        self.max_weight.is_some() || self.terms.is_some() || is_shared
-    }
-}
-
-/// Returns what to warn of where a weight is so far below the largest that values lose more than four bits.
-fn coarse(weight: u64, max_weight: u32, bits: u32) -> Option<String> {
-    let lost = (f64::from(max_weight) / weight as f64).log2();
-    (lost > 4.0).then(|| {
-        let left = (f64::from(bits) - lost).max(0.0);
-        format!(
-            "weights up to {max_weight} leave {left:.0} of {bits} bits of a value of this weight: say max_weight=, the \
-             largest of any client, of the job or here"
-        )
-    })
 }

@@ -17,7 +17,7 @@ use pyo3::{
 use crate::{
     errors::{Error, Result, warn, whole, whole_or_none},
     holder::Holder,
-    keys::PyPublicKey,
+    keys::{PyClientKey, PyPublicKey, PySecretKey},
 };
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
@@ -251,5 +251,41 @@ impl GivenRanges<'_> {
             clip_norm,
             ..usual
         }))
+    }
+}
+
+#[pymethods]
+impl PyPublicKey {
+    /// The job that it is used under unless another is given.
+    #[getter]
+    fn job(&self) -> Option<PyJob> {
+        self.0.job.clone().map(PyJob)
+    }
+}
+
+#[pymethods]
+impl PySecretKey {
+    /// The job that it is used under unless another is given.
+    #[getter]
+    fn job(&self) -> Option<PyJob> {
+        self.0.job.clone().map(PyJob)
+    }
+}
+
+#[pymethods]
+impl PyClientKey {
+    /// The job that it is used under unless another is given.
+    #[getter]
+    fn job(&self) -> Option<PyJob> {
+        self.0.job.clone().map(PyJob)
+    }
+}
+
+impl Holder {
+    /// Returns the job given, or the key's own.
+    pub(crate) fn job(&self, given: Option<&PyJob>) -> Result<Arc<he::Job>> {
+        given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(|| {
+            Error::Own("NoJob", "the key has no job beside it: give one as job=".into())
+        })
     }
 }

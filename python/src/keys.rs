@@ -1,20 +1,17 @@
-//! The classes of keys of sums.
+//! The classes of keys of sums. What is done with them is where its result is: jobs, proposals, contributions, sums.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use ciphergram_he::{self as he, AnyKey, Destination};
+use ciphergram_he::{self as he, AnyKey};
 use pyo3::{prelude::*, types::PyString};
 
 use crate::{
-    arrays::{self, Arrays},
-    contribution::PyContribution,
-    errors::{Error, Result, no_pickle, weight, weight_or_none, whole, whole_or_none},
-    exchange::{PyAnnouncement, PyRoundTerms},
-    holder::{GivenTerms, Holder},
-    job::PyJob,
-    opened,
+    errors::{Error, Result, no_pickle, whole},
+    holder::Holder,
     pool::run,
-    sum::PySum,
 };
 
 /// The texts of a public key's file and of its job's.
@@ -66,12 +63,6 @@ impl PyPublicKey {
     #[getter]
     fn bits(&self) -> u32 {
         self.key().parameters().bits()
-    }
-
-    /// The job that it is used under unless another is given.
-    #[getter(job)]
-    fn own_job(&self) -> Option<PyJob> {
-        self.0.own_job()
     }
 
     /// Writes the key's file, which anyone may read.
@@ -171,12 +162,6 @@ impl PySecretKey {
         self.0.scheme()
     }
 
-    /// The job that it is used under unless another is given.
-    #[getter]
-    fn job(&self) -> Option<PyJob> {
-        self.0.own_job()
-    }
-
     /// Writes the key's file, which only its owner may read, and the record of its use beside it.
     ///
     /// Raises:
@@ -193,127 +178,6 @@ impl PySecretKey {
     fn client(&self, #[pyo3(from_py_with = whole)] number: u16) -> Result<PyClientKey> {
         let key = self.0.key.secret()?.client_key(number)?;
         Ok(PyClientKey(self.0.with(AnyKey::Client(key.into(), None))))
-    }
-
-    /// Encrypts a client's update for one round.
-    ///
-    /// Args:
-    ///     tensors: Arrays of floats by name, of any shapes, or the path of a safetensors file.
-    ///     client: The client's number, from 0.
-    ///     ranges: What values are clipped to: one range, a range for each tensor, or `Ranges` that all share. None
-    ///         if the job settles them.
-    ///     weight: The weight of this update, from 1; it travels encrypted. None, at all clients alike, is 1 of 1.
-    ///     round: The round's number; None for the next that this client has not contributed to.
-    ///     max_weight: The largest weight of any client, if `weight` is given and ranges come without it; None for the
-    ///         job's. The closer weights are to it, the finer is the mean.
-    ///     clip: Clips values to this magnitude first.
-    ///     integers: "keep" to leave tensors of integers and truth values out of the sum, "sum" to sum them exactly, or
-    ///         "refuse".
-    ///     terms: The terms of a round that clients were asked for, with `announcement`.
-    ///     announcement: What this client answered when it was asked.
-    ///     job: The job; None for the key's own.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///
-    /// Raises:
-    ///     NotFinite: A value is NaN or infinite.
-    ///     DtypeError: A tensor is of a type that cannot be summed.
-    ///     LayoutError: The tensors are not those of the ranges or the job.
-    ///     WeightError: The weight is not from 1 to the largest.
-    ///     RoundOver: This client has contributed to that round, or a later one.
-    ///     BeyondJob: The job does not admit these ranges.
-    #[pyo3(signature = (tensors, *, client, ranges=None, weight=None, round=None, max_weight=None, clip=None,
-                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
-    #[expect(clippy::too_many_arguments)]
-    fn encrypt(
-        &self,
-        py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = whole)] client: u16,
-        ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
-        #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
-        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
-        clip: Option<f64>,
-        integers: &str,
-        terms: Option<&PyRoundTerms>,
-        announcement: Option<&PyAnnouncement>,
-        job: Option<&PyJob>,
-        engine: &str,
-    ) -> Result<PyContribution> {
-        let update = arrays::take_clipped(py, tensors, clip, integers)?;
-        let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
-        self.0.encrypt(py, Some(client), update, &given, (job, engine))
-    }
-
-    /// Proposes ranges for a round, of which the terms are made: `join_round`.
-    ///
-    /// The proposal shows the largest magnitude of each tensor, and the weight, both rounded up to powers of two.
-    ///
-    /// Args:
-    ///     tensors, client, weight, clip, integers, job: As in `encrypt`.
-    ///
-    /// Raises:
-    ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As in `encrypt`.
-    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="keep", job=None))]
-    #[expect(clippy::too_many_arguments)]
-    fn propose(
-        &self,
-        py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = whole)] client: u16,
-        #[pyo3(from_py_with = weight)] weight: u64,
-        clip: Option<f64>,
-        integers: &str,
-        job: Option<&PyJob>,
-    ) -> Result<PyAnnouncement> {
-        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
-        self.0.propose(py, Some(client), &update, weight, job)
-    }
-
-    /// Opens a sum, and returns the weighted mean of its contributors' tensors.
-    ///
-    /// Args:
-    ///     sum: The sum.
-    ///     total: Returns the weighted sum instead of the mean.
-    ///     like: Tensors, or their names, in the order that the result is to be in. Integers of such tensors that were
-    ///         not summed are copied to it. None for the order in which this process gave tensors of those names last;
-    ///         if it never did, names are sorted, and numbers within them by value.
-    ///     job: The job; None for the key's own.
-    ///     engine: "cpu", "gpu" or "auto".
-    ///
-    /// Returns:
-    ///     New arrays by name, with the shapes and types that clients gave.
-    ///
-    /// Raises:
-    ///     LayoutError: `like` has other names.
-    ///     KeyMismatch: It was made under another key.
-    ///     TooFew: It is of fewer contributors than the job demands.
-    ///     SumMismatch: It is not what its contributors sealed.
-    ///     SecondSum: Another sum of its round was opened.
-    ///     Overflow: A value exceeds the type of its tensor.
-    #[pyo3(signature = (sum, *, total=false, like=None, job=None, engine="cpu"))]
-    fn decrypt<'py>(
-        &self,
-        py: Python<'py>,
-        sum: &Bound<'py, PyAny>,
-        total: bool,
-        like: Option<&Bound<'py, PyAny>>,
-        job: Option<&PyJob>,
-        engine: &str,
-    ) -> Result<Bound<'py, PyAny>> {
-        let (sum, job) = (PySum::of(sum)?, self.0.job(job)?);
-        let sum = sum.get();
-        sum.check_key(self.0.key.public())?;
-        let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
-        let (inner, target) = (&sum.sum, &mut arrays);
-        self.0.act(Some(0), &job, engine, |member| {
-            py.detach(|| {
-                let mut slices = target.slices();
-                let to = Destination::Memory(&mut slices);
-                Ok(member.open_sum(inner, opened::output(total), to)?)
-            })
-        })?;
-        opened::opened(py, arrays, &sum.sum, total, None)
     }
 
     /// Opens encrypted integers: a list of them, nested as the array has axes; one alone is a list too.
@@ -373,12 +237,6 @@ impl PyClientKey {
         self.0.id()
     }
 
-    /// The job that it is used under unless another is given.
-    #[getter]
-    fn job(&self) -> Option<PyJob> {
-        self.0.own_job()
-    }
-
     /// Writes the key's file, which only its owner may read, and the record of its use beside it.
     ///
     /// Raises:
@@ -387,50 +245,37 @@ impl PyClientKey {
         self.0.save(&path)
     }
 
-    /// Encrypts this client's update for one round: see `SecretKey.encrypt`.
-    #[pyo3(signature = (tensors, *, ranges=None, weight=None, round=None, max_weight=None, clip=None,
-                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
-    #[expect(clippy::too_many_arguments)]
-    fn encrypt(
-        &self,
-        py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
-        #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
-        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
-        clip: Option<f64>,
-        integers: &str,
-        terms: Option<&PyRoundTerms>,
-        announcement: Option<&PyAnnouncement>,
-        job: Option<&PyJob>,
-        engine: &str,
-    ) -> Result<PyContribution> {
-        let update = arrays::take_clipped(py, tensors, clip, integers)?;
-        let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
-        self.0.encrypt(py, None, update, &given, (job, engine))
-    }
-
-    /// Proposes ranges for a round: see `SecretKey.propose`.
-    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep", job=None))]
-    fn propose(
-        &self,
-        py: Python<'_>,
-        tensors: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = weight)] weight: u64,
-        clip: Option<f64>,
-        integers: &str,
-        job: Option<&PyJob>,
-    ) -> Result<PyAnnouncement> {
-        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
-        self.0.propose(py, None, &update, weight, job)
-    }
-
     fn __repr__(&self) -> Result<String> {
         Ok(self.0.describe("ClientKey", &format!(", client {}", self.number()?)))
     }
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(no_pickle("a client's key"))
+    }
+}
+
+impl Holder {
+    /// Takes the key of an object of any class of keys.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(key) = object.cast::<PyPublicKey>() {
+            return Ok(key.get().0.clone());
+        }
+        if let Ok(key) = object.cast::<PySecretKey>() {
+            return Ok(key.get().0.clone());
+        }
+        if let Ok(key) = object.cast::<PyClientKey>() {
+            return Ok(key.get().0.clone());
+        }
+        Err(Error::Own("KeyKind", format!("{} is no key", object.get_type().name()?)))
+    }
+
+    /// Returns the half that anyone may have.
+    pub(crate) fn public(&self) -> PyPublicKey {
+        self.public_of(self.job.clone())
+    }
+
+    /// Returns the same half, to be used under a job.
+    pub(crate) fn public_of(&self, job: Option<Arc<he::Job>>) -> PyPublicKey {
+        PyPublicKey(Self::new(AnyKey::Public(self.key.public().clone()), job))
     }
 }

@@ -15,6 +15,7 @@ mod ints;
 mod job;
 mod keys;
 mod opened;
+mod paths;
 mod pool;
 mod private_ranges;
 mod ranges;
@@ -40,8 +41,10 @@ mod _native {
         job::PyJob,
         keys::{PyClientKey, PyPublicKey, PySecretKey},
         pool::set_threads,
-        private_ranges::{PyAgreedRanges, PyRangesKey, PyRangesProposal, open_ranges},
-        ranges::{PyRanges, measure, merge_ranges},
+        private_ranges::{
+            PyAgreedRanges, PyRangesKey, PyRangesProposal, measure, merge_ranges, open_ranges,
+        },
+        ranges::PyRanges,
         server::PyServer,
         sum::PySum,
         summing::{PySumming, aggregate},

@@ -2,19 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use ciphergram_he::{
-    self as he, Agreement, Error as SchemeError, TensorSpec,
-    codec::{Policy, RangesFile},
-};
-use pyo3::{IntoPyObjectExt, prelude::*, types::PyDict};
+use ciphergram_he::{self as he, Agreement, Error as SchemeError, TensorSpec, codec::RangesFile};
+use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
-    arrays::{self, in_order},
-    errors::{Error, Result, weight, whole, whole_or_none},
-    files::replace,
-    job::PyJob,
-    pool::run,
-    private_ranges::{self, PyRangesKey, PyRangesProposal},
+    arrays::in_order,
+    errors::{Error, Result, whole_or_none},
+    paths::replace,
 };
 
 /// What the updates of a round have in common: names, types and shapes of tensors, the range that the values of each
@@ -23,7 +17,7 @@ use crate::{
 pub(crate) struct PyRanges(pub(crate) Agreement);
 
 impl PyRanges {
-    fn file(&self) -> RangesFile {
+    pub(crate) fn file(&self) -> RangesFile {
         RangesFile::from_agreement(&self.0)
     }
 
@@ -183,110 +177,6 @@ impl PyRanges {
         let class = py.get_type::<Self>();
         Ok((class.getattr("from_json")?, (self.to_json()?,)))
     }
-}
-
-/// Finds the ranges of tensors.
-///
-/// Args:
-///     tensors: Arrays by name, or the path of a safetensors file.
-///     weight: The client's weight, from 1, which no proposal of private ranges tells.
-///     policy: "max", the largest magnitude, which clips nothing; "sigma:3", three times the root mean square;
-///         "aciq", the range of the least error for values as of a Gaussian; "fixed:0.1".
-///     bits: The bits of a quantised value, for "aciq".
-///     integers: As of `SecretKey.encrypt`.
-///     private: A client's key, to encrypt them for a job that agrees on ranges; None to return them in clear.
-///     client: The client's number, where it shares the secret key.
-///     job: That job; None for the key's own.
-///
-/// Returns:
-///     `Ranges`, or with `private` a `RangesProposal`, which `merge_ranges` takes.
-///
-/// Raises:
-///     NotFinite: A value is NaN or infinite.
-///     NoRangesKey: The key has no secret of ranges.
-#[pyfunction]
-#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="keep", private=None,
-                                     client=None, job=None))]
-#[expect(clippy::too_many_arguments)]
-pub(crate) fn measure<'py>(
-    py: Python<'py>,
-    tensors: &Bound<'py, PyAny>,
-    #[pyo3(from_py_with = weight)] weight: u64,
-    policy: &str,
-    #[pyo3(from_py_with = whole)] bits: u32,
-    integers: &str,
-    private: Option<&Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = whole_or_none)] client: Option<u16>,
-    job: Option<&PyJob>,
-) -> Result<Bound<'py, PyAny>> {
-    let policy = parse(policy, bits)?;
-    let update = arrays::take(tensors, integers)?;
-    if let Some(key) = private {
-        if weight != 1 {
-            return Err(Error::parameter(
-                "no proposal tells a weight: leave weight= out with private=",
-            ));
-        }
-        let proposal = private_ranges::propose(py, (&update, policy), key, client, job)?;
-        return Ok(proposal.into_bound_py_any(py)?);
-    }
-    if client.is_some() || job.is_some() {
-        return Err(Error::parameter("client= and job= are for private="));
-    }
-    let measured =
-        run(py, || Ok(PyRanges(RangesFile::measure(&update, policy, weight)?.agreement()?)))?;
-    Ok(measured.into_bound_py_any(py)?)
-}
-
-fn parse(policy: &str, bits: u32) -> Result<Policy> {
-    let bad =
-        || Error::parameter(format!("policy={policy:?}: there are max, sigma:K, aciq and fixed:R"));
-    let number = |text: &str| {
-        text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0).ok_or_else(bad)
-    };
-    match policy.split_once(':') {
-        None if policy == "max" => Ok(Policy::Max),
-        None if policy == "aciq" => Ok(Policy::Aciq { bits }),
-        Some(("sigma", multiple)) => Ok(Policy::Sigma(number(multiple)?)),
-        Some(("fixed", range)) => Ok(Policy::Fixed(number(range)?)),
-        _ => Err(bad()),
-    }
-}
-
-/// Joins the ranges of several clients: the largest of each tensor, and the largest weight. Of private ones it finds
-/// those that the job agrees on, and opens none.
-///
-/// Args:
-///     ranges: Those of each client.
-///     ranges_key: The key to find private ones with, if they are `RangesProposal`s.
-///     job: The job that agrees on them; None for the one beside that key.
-///
-/// Returns:
-///     `Ranges`, or with `ranges_key` `AgreedRanges`, which `open_ranges` opens.
-///
-/// Raises:
-///     LayoutError: Their tensors differ.
-///     TooFew: Fewer clients than the rank that the job agrees on.
-///     JobMismatch, BeyondJob, DuplicateClient: A proposal is none of the job's.
-#[pyfunction]
-#[pyo3(signature = (ranges, *, ranges_key=None, job=None))]
-pub(crate) fn merge_ranges<'py>(
-    py: Python<'py>,
-    ranges: &Bound<'py, PyAny>,
-    ranges_key: Option<&PyRangesKey>,
-    job: Option<&PyJob>,
-) -> Result<Bound<'py, PyAny>> {
-    if let Some(key) = ranges_key {
-        let proposals: Vec<PyRef<'_, PyRangesProposal>> = ranges.extract()?;
-        let agreed = private_ranges::merge(py, &proposals, key, job)?;
-        return Ok(agreed.into_bound_py_any(py)?);
-    }
-    if job.is_some() {
-        return Err(Error::parameter("job= is for ranges_key="));
-    }
-    let ranges: Vec<PyRef<'_, PyRanges>> = ranges.extract()?;
-    let files: Vec<_> = ranges.iter().map(|ranges| ranges.file()).collect();
-    Ok(PyRanges(RangesFile::merge(&files)?.agreement()?).into_bound_py_any(py)?)
 }
 
 /// Returns the agreement that an update is sealed under: by the ranges given, one for all tensors, one for each, or

@@ -3,7 +3,7 @@
 use std::{ffi::c_int, sync::OnceLock};
 
 use ciphergram_he::{
-    self as he, Error as SchemeError,
+    self as he, Destination, Error as SchemeError,
     frame::{Frame, Kind},
 };
 use pyo3::{
@@ -13,13 +13,14 @@ use pyo3::{
 };
 
 use crate::{
+    arrays::Arrays,
     buffer::{self, Frozen, Pickle},
     contribution::{PyContribution, unknown_key},
     errors::Result,
-    keys::PyPublicKey,
+    job::PyJob,
+    keys::{PyPublicKey, PySecretKey},
     opened,
     ranges::PyRanges,
-    summing,
 };
 
 /// The encrypted sum of contributions. Has the buffer protocol, and pickles.
@@ -28,7 +29,7 @@ pub(crate) struct PySum {
     pub(crate) sum: he::Sum,
     key: he::KeyId,
     literal: he::params::Literal,
-    public: Option<PyPublicKey>,
+    pub(crate) public: Option<PyPublicKey>,
     clipped: Option<Vec<usize>>,
     /// The bytes of its file, once they were asked for.
     frame: OnceLock<Frozen>,
@@ -162,15 +163,6 @@ impl PySum {
         unsafe { buffer::show(slf.as_any(), slf.get().frame(), view, flags) }
     }
 
-    /// Adds a contribution, or another sum.
-    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Self> {
-        summing::add(slf.get().public.as_ref(), [slf.as_any(), other])
-    }
-
-    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Self> {
-        summing::add(slf.get().public.as_ref(), [other, slf.as_any()])
-    }
-
     fn __eq__(&self, other: &Self) -> bool {
         self.key == other.key && self.sum == other.sum
     }
@@ -187,5 +179,54 @@ impl PySum {
             agreement.specs().len(),
             agreement.values()
         )
+    }
+}
+
+#[pymethods]
+impl PySecretKey {
+    /// Opens a sum, and returns the weighted mean of its contributors' tensors.
+    ///
+    /// Args:
+    ///     sum: The sum.
+    ///     total: Returns the weighted sum instead of the mean.
+    ///     like: Tensors, or their names, in the order that the result is to be in. Integers of such tensors that were
+    ///         not summed are copied to it. None for the order in which this process gave tensors of those names last;
+    ///         if it never did, names are sorted, and numbers within them by value.
+    ///     job: The job; None for the key's own.
+    ///     engine: "cpu", "gpu" or "auto".
+    ///
+    /// Returns:
+    ///     New arrays by name, with the shapes and types that clients gave.
+    ///
+    /// Raises:
+    ///     LayoutError: `like` has other names.
+    ///     KeyMismatch: It was made under another key.
+    ///     TooFew: It is of fewer contributors than the job demands.
+    ///     SumMismatch: It is not what its contributors sealed.
+    ///     SecondSum: Another sum of its round was opened.
+    ///     Overflow: A value exceeds the type of its tensor.
+    #[pyo3(signature = (sum, *, total=false, like=None, job=None, engine="cpu"))]
+    fn decrypt<'py>(
+        &self,
+        py: Python<'py>,
+        sum: &Bound<'py, PyAny>,
+        total: bool,
+        like: Option<&Bound<'py, PyAny>>,
+        job: Option<&PyJob>,
+        engine: &str,
+    ) -> Result<Bound<'py, PyAny>> {
+        let (sum, job) = (PySum::of(sum)?, self.0.job(job)?);
+        let sum = sum.get();
+        sum.check_key(self.0.key.public())?;
+        let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
+        let (inner, target) = (&sum.sum, &mut arrays);
+        self.0.act(Some(0), &job, engine, |member| {
+            py.detach(|| {
+                let mut slices = target.slices();
+                let to = Destination::Memory(&mut slices);
+                Ok(member.open_sum(inner, opened::output(total), to)?)
+            })
+        })?;
+        opened::opened(py, arrays, &sum.sum, total, None)
     }
 }

@@ -12,9 +12,9 @@ use crate::{
     buffer::Frozen,
     contribution::{PyContribution, unknown_key},
     errors::{Error, Result},
-    files::within,
     job::PyJob,
     keys::PyPublicKey,
+    paths::within,
     pool::run_with,
     sum::PySum,
 };
@@ -179,7 +179,7 @@ pub(crate) fn aggregate(
 
 /// Returns the sum of two, under the key that the first was made or read with. A zero, which `sum` begins with, is no
 /// part of it.
-pub(crate) fn add(public: Option<&PyPublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<PySum> {
+fn add(public: Option<&PyPublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<PySum> {
     let public = public.ok_or_else(unknown_key)?.clone();
     let summing = PySumming::begin(public, None, "cpu")?;
     let py = two[0].py();
@@ -187,4 +187,28 @@ pub(crate) fn add(public: Option<&PyPublicKey>, two: [&Bound<'_, PyAny>; 2]) -> 
         summing.add_part(py, &Summand::of(part)?)?;
     }
     summing.finish(py)
+}
+
+#[pymethods]
+impl PyContribution {
+    /// Adds another contribution, or a sum.
+    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<PySum> {
+        add(slf.get().public.as_ref(), [slf.as_any(), other])
+    }
+
+    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<PySum> {
+        add(slf.get().public.as_ref(), [other, slf.as_any()])
+    }
+}
+
+#[pymethods]
+impl PySum {
+    /// Adds a contribution, or another sum.
+    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Self> {
+        add(slf.get().public.as_ref(), [slf.as_any(), other])
+    }
+
+    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Self> {
+        add(slf.get().public.as_ref(), [other, slf.as_any()])
+    }
 }

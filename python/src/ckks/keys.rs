@@ -21,12 +21,13 @@ use pyo3::{
     types::{PyBytes, PyString},
 };
 
-use super::{Context, ENGINE, PyVector, vector};
+use super::{Context, ENGINE, PyVector, scheme, vector};
 use crate::{
     arrays::NumberArrays,
     buffer::{self, Frozen, Pickle},
     errors::{Error, Result, no_pickle, warn, whole},
-    files::{SECRET, read_file, whole_folder},
+    files::SECRET,
+    paths::{read_file, whole_folder},
     pool::run,
 };
 
@@ -87,11 +88,6 @@ impl KeyHalf {
         })?;
         Ok(PyVector::new(vector, context))
     }
-}
-
-/// Returns the name of a preset.
-pub(super) fn scheme(parameters: &Parameters) -> Result<&'static str> {
-    Ok(parameters.named().map_err(SchemeError::from)?.name())
 }
 
 /// Takes rotations: numbers of slots, and words as the command line has them.

@@ -17,12 +17,12 @@ use pyo3::{
     types::{PyBytes, PyTuple},
 };
 
-use super::{Context, ENGINE, keys};
+use super::{Context, ENGINE, scheme};
 use crate::{
     arrays::{self, NumberArrays},
     buffer::{self, Frozen, Pickle},
     errors::{Error, Result, whole},
-    files::{read_file, replace},
+    paths::{read_file, replace},
     pool::run,
 };
 
@@ -345,7 +345,7 @@ impl PyVector {
     /// The name of its key's preset.
     #[getter]
     fn scheme(&self) -> Result<&'static str> {
-        keys::scheme(self.vector.parameters())
+        scheme(self.vector.parameters())
     }
 
     /// The number of bytes of its file.
