@@ -29,7 +29,7 @@ pub(crate) use keys::{
     BundleArgs, IdentityArgs, JobArgs, KeyCommand, KeyStatusArgs, KeyUpgradeArgs, KeygenArgs,
 };
 pub(crate) use measure::{Bench, KeySizes};
-pub(crate) use rounds::{JoinArgs, RelayArgs, Serve};
+pub(crate) use rounds::{JoinArgs, Serve};
 
 pub(crate) use show::{
     DevicesArgs, NoiseArgs, ParamsArgs, ProgramArgs, ShowCommand, ShownOperation,
@@ -151,8 +151,6 @@ pub(crate) enum CliCommand {
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
     Join(JoinArgs),
-    /// Forward datagrams between clients and a server as a bad network would
-    Relay(RelayArgs),
     /// Describe a file, without its secrets
     Inspect(InspectArgs),
     /// Show what things come to: sizes, programs, engines, noise
@@ -190,7 +188,7 @@ pub(crate) struct ManArgs {
 /// The form of what a command reports.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct ReportArgs {
-    /// Report as JSON; serve, join and relay one object a line
+    /// Report as JSON; serve and join one object a line
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -18,7 +18,6 @@ pub(crate) mod params;
 pub(crate) mod predict;
 pub(crate) mod program;
 pub(crate) mod ranges;
-pub(crate) mod relay;
 pub(crate) mod screen;
 pub(crate) mod serve;
 pub(crate) mod vectors;

@@ -88,7 +88,6 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         CliCommand::Vectors(VectorsCommand::Predict(args)) => commands::predict::run(&args),
         CliCommand::Serve(args) => commands::serve::run(&args),
         CliCommand::Join(args) => commands::join::run(&args),
-        CliCommand::Relay(args) => commands::relay::run(&args),
         CliCommand::Inspect(args) => commands::inspect::run(&args),
         CliCommand::Show(ShowCommand::Params(args)) => commands::params::run(&args),
         CliCommand::Show(ShowCommand::Program(args)) => commands::program::run(&args),

@@ -1,6 +1,6 @@
 //! The arguments of rounds of processes.
 
-use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ciphergram_nic::proto::NodeId;
 use clap::Args;
@@ -9,7 +9,7 @@ use super::{
     Agreed, EngineArgs, IntegersChoice, ReportArgs, Used,
     files::Weighting,
     tune::Tune,
-    values::{ServerName, address, datagram_bytes, milliseconds, node, percent, rate, seconds},
+    values::{ServerName, address, datagram_bytes, node, seconds},
 };
 
 #[derive(Args)]
@@ -147,54 +147,4 @@ pub(crate) struct DatagramArgs {
     /// carries them [default: 8900 on loopback, 1372 elsewhere]
     #[arg(long = "datagram", value_name = "BYTES", value_parser = datagram_bytes)]
     pub(crate) bytes: Option<usize>,
-}
-
-/// A bad network. Each direction has the same faults, and a rate and a queue of its own.
-#[derive(Args)]
-pub(crate) struct RelayArgs {
-    /// Address that clients send to
-    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
-    pub(crate) listen: SocketAddr,
-    /// The server's address
-    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
-    pub(crate) to: SocketAddr,
-    /// Milliseconds that each datagram is delayed
-    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
-    pub(crate) delay: Duration,
-    /// Most milliseconds of further delay, drawn for each datagram: they overtake each other
-    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
-    pub(crate) jitter: Duration,
-    /// Datagrams lost
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) loss: u32,
-    /// Datagrams sent on twice
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) duplicate: u32,
-    /// Datagrams of which one bit is flipped
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) corrupt: u32,
-    /// Datagrams cut to their header
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) trim: u32,
-    /// Datagrams marked for congestion
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) mark: u32,
-    /// Megabits a second that pass in each direction [default: no limit]
-    #[arg(long, value_parser = rate, value_name = "MBIT/S")]
-    pub(crate) rate: Option<NonZeroU64>,
-    /// With --rate: datagrams that the queue holds
-    #[arg(long, default_value = "128", requires = "rate", value_name = "DATAGRAMS",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) queue: u32,
-    /// With --rate: cut datagrams that find the queue full to their header instead of dropping them
-    #[arg(long, requires = "rate")]
-    pub(crate) trim_on_full: bool,
-    /// Seed of all faults
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Seconds until it ends and prints what it did [default: until it is killed, silently]
-    #[arg(long, value_parser = seconds)]
-    pub(crate) seconds: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
 }

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     net::{SocketAddr, ToSocketAddrs as _},
-    num::NonZeroU64,
     path::PathBuf,
     str::FromStr,
     time::Duration,
@@ -16,9 +15,8 @@ use ciphergram_he::{
     error::ParameterError,
     private_ranges::Rank,
 };
-use ciphergram_nic::{
-    faults::MILLION,
-    proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
+use ciphergram_nic::proto::{
+    NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES,
 };
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -157,32 +155,6 @@ pub(super) fn datagram_bytes(text: &str) -> Result<usize, String> {
 pub(super) fn node(text: &str) -> Result<NodeId, String> {
     let key = text.split('#').next().unwrap_or_default().trim();
     key.parse().map_err(|_| "a node key is 43 characters of base64".into())
-}
-
-pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
-    text.parse()
-        .ok()
-        .filter(|ms: &f64| (0.0..=60_000.0).contains(ms))
-        .map(|ms| Duration::from_secs_f64(ms / 1e3))
-        .ok_or_else(|| "a number of milliseconds from 0 to 60000".into())
-}
-
-/// Parses a percentage to parts of a million.
-pub(super) fn percent(text: &str) -> Result<u32, String> {
-    text.parse()
-        .ok()
-        .filter(|percent: &f64| (0.0..=100.0).contains(percent))
-        .map(|percent| (percent / 100.0 * f64::from(MILLION)).round() as u32)
-        .ok_or_else(|| "a percentage from 0 to 100".into())
-}
-
-/// Parses megabits a second to bits a second.
-pub(super) fn rate(text: &str) -> Result<NonZeroU64, String> {
-    text.parse()
-        .ok()
-        .filter(|megabits: &f64| (0.001..=1e6).contains(megabits))
-        .and_then(|megabits| NonZeroU64::new((megabits * 1e6) as u64))
-        .ok_or_else(|| "a number of megabits a second from 0.001 to 1000000".into())
 }
 
 pub(super) fn threads(text: &str) -> Result<usize, String> {

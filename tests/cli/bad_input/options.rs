@@ -28,8 +28,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("vectors predict", "--key none --model none --in none --out nowhere/out"),
     ("serve", "--key none --listen 127.0.0.1:0"),
     ("join", "--key none --server 127.0.0.1:9 --in none --out nowhere/out"),
-    // An address of nobody here.
-    ("relay", "--listen 192.0.2.1:9 --to 127.0.0.1:9"),
     ("inspect", "none"),
     ("show params", ""),
     ("show program", "encrypt"),

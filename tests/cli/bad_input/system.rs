@@ -51,12 +51,6 @@ fn addresses_that_cannot_be_used_are_named() {
             &format!("{taken_by_http}: address in use"),
         ),
         row(
-            1,
-            &format!("relay --listen {taken} --to 127.0.0.1:9"),
-            &format!("{taken}: address in use"),
-        ),
-        row(1, "relay --listen 192.0.2.1:9 --to 127.0.0.1:9", "192.0.2.1:9: address not available"),
-        row(
             2,
             &format!("{serve} --listen 192.0.2.1:7700"),
             "192.0.2.1:7700 is not on this machine",
