@@ -25,9 +25,7 @@ use clap_complete::Shell;
 
 pub(crate) use demo::{DemoArgs, DemoClientArgs};
 pub(crate) use files::{AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, RangesArgs};
-pub(crate) use keys::{
-    BundleArgs, IdentityArgs, JobArgs, KeyCommand, KeyStatusArgs, KeyUpgradeArgs, KeygenArgs,
-};
+pub(crate) use keys::{BundleArgs, IdentityArgs, JobArgs, KeygenArgs};
 pub(crate) use measure::{Bench, KeySizes};
 pub(crate) use rounds::{JoinArgs, Serve};
 
@@ -127,9 +125,6 @@ pub(crate) enum CliCommand {
     DemoClient(DemoClientArgs),
     /// Make a key: public.json to sum with, secret.json to decrypt with, clients' keys, and a job
     Keygen(KeygenArgs),
-    /// Make a key of an earlier version fit for sums, or see what a key was used for
-    #[command(subcommand)]
-    Key(KeyCommand),
     /// Make a job: what clients agree on once, and hold the aggregator to
     Job(JobArgs),
     /// Make a folder for each machine of a federation: key, job and node keys
@@ -308,7 +303,7 @@ impl IntegersChoice {
 /// The record of a key's use.
 #[derive(Args)]
 pub(crate) struct Used {
-    /// The key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
+    /// The secret key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
     /// the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,

@@ -10,7 +10,6 @@ pub(crate) mod identity;
 pub(crate) mod inspect;
 pub(crate) mod job;
 pub(crate) mod join;
-pub(crate) mod key;
 pub(crate) mod keygen;
 pub(crate) mod man;
 pub(crate) mod noise;

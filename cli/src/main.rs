@@ -75,7 +75,6 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         CliCommand::Demo(args) => demo::run(&args, arguments.log),
         CliCommand::DemoClient(args) => demo::client::run(&args),
         CliCommand::Keygen(args) => commands::keygen::run(&args),
-        CliCommand::Key(args) => commands::key::run(&args),
         CliCommand::Job(args) => commands::job::run(&args),
         CliCommand::Bundle(args) => commands::bundle::run(&args),
         CliCommand::Identity(args) => commands::identity::run(&args),

@@ -157,5 +157,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, requires = "json")]
     pub(crate) ciphertexts: bool,
     #[command(flatten)]
+    pub(crate) used: Used,
+    #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

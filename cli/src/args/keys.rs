@@ -7,10 +7,10 @@ use ciphergram_he::{
     codec::TensorBits,
     private_ranges::{MAX_LEVELS, Rank},
 };
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, ReportArgs, Set, Used,
+    Agreed, IntegersChoice, ReportArgs, Set,
     values::{JobRanges, clip, job_ranges, named_bits},
 };
 
@@ -41,38 +41,11 @@ pub(crate) struct KeygenArgs {
     /// With --replaces: draw new node keys for this machine as well
     #[arg(long, requires = "replaces")]
     pub(crate) renew_nodes: bool,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Subcommand)]
-#[command(arg_required_else_help = false)]
-pub(crate) enum KeyCommand {
-    /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
-    Upgrade(KeyUpgradeArgs),
-    /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th
-    Status(KeyStatusArgs),
-}
-
-#[derive(Args)]
-pub(crate) struct KeyUpgradeArgs {
-    /// The secret key: of an earlier version, or of python-paillier
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// Folder for the same files as keygen makes; no file is overwritten
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Args)]
-pub(crate) struct KeyStatusArgs {
-    /// The secret key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    #[command(flatten)]
-    pub(crate) used: Used,
+    /// Make the key from this secret key, of an earlier version or of python-paillier, which lacks what shows that sums
+    /// are right
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt", "rotations",
+        "ranges_key", "replaces"])]
+    pub(crate) upgrade: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

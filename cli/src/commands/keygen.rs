@@ -24,6 +24,12 @@ use crate::{
 const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
 
 pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.upgrade {
+        refuse_existing(&args.out)?;
+        let key = files::read_secret(path)?.upgrade().map_err(|e| e.within(path.display()))?;
+        let (value, lines) = write(&key, Limits::of_key(key.public()), &args.out, None)?;
+        return report(args.report.json, &value, &lines);
+    }
     let scheme = match args.set.scheme {
         AnyScheme::Levelled(preset) => {
             vectors::refuse(&args.set.of_sums(), preset.name())?;

@@ -66,7 +66,7 @@ const TARGETS: &[Target] = &[
     Target { file: "g", commands: &["ranges --out out bad", "inspect bad"], has_digest: false },
     Target {
         file: "keys/secret.json.ledger",
-        commands: &["key status --key key.json", "inspect bad"],
+        commands: &["inspect key.json", "inspect bad"],
         has_digest: false,
     },
     Target {

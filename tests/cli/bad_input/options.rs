@@ -14,8 +14,6 @@ const COMMANDS: &[(&str, &str)] = &[
     // Refused before anything is done: more bits than there are.
     ("demo", "--bits 25"),
     ("keygen", "--out nowhere/keys"),
-    ("key upgrade", "--key none --out nowhere/keys"),
-    ("key status", "--key none"),
     ("job", "--key none --out nowhere/out --dp-sigma 1 --dp-clip 1"),
     ("bundle", "--key none --out nowhere/out"),
     ("identity", "--out nowhere/out"),

@@ -20,7 +20,7 @@ const PRINTED: &[&str] = &[
     "show noise --sigma 1 --clip 1 --clients 3 --rounds 1 --json",
     "inspect a.cgm",
     "inspect a.cgm --json",
-    "key status --key keys/secret.json",
+    "inspect keys/secret.json",
     "show devices",
     "show devices --json",
 ];
