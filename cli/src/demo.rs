@@ -81,7 +81,7 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     let progress = io::stdout().is_terminal().then(|| ProgressLine::new(false, "round 1"));
     let mut summary = Summary::default();
     for round in 0..args.rounds {
-        let plain = twin.round(round)?;
+        let plain = twin.round(round);
         let reports = processes.round(round)?;
         let checked = checker.round(round)?;
         let figures = RoundFigures::new(round, &plain, &checked, &reports);
