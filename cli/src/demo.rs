@@ -45,7 +45,8 @@ fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
 
 pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     let out = args
-        .json
+        .figures
+        .path
         .as_ref()
         .map(|path| OutputFile::create(path, FileKind::Report, &[]))
         .transpose()?;

@@ -106,7 +106,7 @@ fn what_cannot_be_meant_is_refused() {
         ("--queue 0 --rate 1", "0 is not in 1..=1000000"),
         ("--queue 5", "--rate"),
         ("--trim-on-full", "--rate"),
-        ("--jitter -1", "--jitter"),
+        ("--jitter=-1", "--jitter"),
         ("--duplicate=", "--duplicate"),
         ("--trim=-0.5", "--trim"),
         ("--mark 1x", "--mark"),

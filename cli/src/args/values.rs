@@ -23,26 +23,6 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::KeySizes;
 
-/// A clipping policy as typed; aciq gets its bits from another option.
-#[derive(Clone, Copy)]
-pub(crate) enum PolicyName {
-    Max,
-    Sigma(f64),
-    Aciq,
-    Fixed(f64),
-}
-
-impl PolicyName {
-    pub(crate) fn at_bits(self, bits: u32) -> Policy {
-        match self {
-            Self::Max => Policy::Max,
-            Self::Sigma(multiple) => Policy::Sigma(multiple),
-            Self::Aciq => Policy::Aciq { bits },
-            Self::Fixed(range) => Policy::Fixed(range),
-        }
-    }
-}
-
 pub(super) fn scheme(text: &str) -> Result<Scheme, ParameterError> {
     text.parse()
 }
@@ -177,15 +157,22 @@ pub(super) fn key_sizes(text: &str) -> Result<KeySizes, String> {
     Ok(KeySizes(found))
 }
 
-pub(super) fn policy(text: &str) -> Result<PolicyName, String> {
-    let number = |t: &str| t.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
-    let needs = |name| format!("{name}: takes a positive number");
+/// Parses a clipping policy; aciq is for 16 bits unless it says else.
+pub(super) fn policy(text: &str) -> Result<Policy, String> {
+    let number = |name: &str, text: &str| {
+        let number = text.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
+        number.ok_or_else(|| format!("{name}: takes a positive number"))
+    };
     match text.split_once(':') {
-        None if text == "max" => Ok(PolicyName::Max),
-        None if text == "aciq" => Ok(PolicyName::Aciq),
-        Some((name @ "sigma", rest)) => number(rest).map(PolicyName::Sigma).ok_or(needs(name)),
-        Some((name @ "fixed", rest)) => number(rest).map(PolicyName::Fixed).ok_or(needs(name)),
-        _ => Err("a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE".into()),
+        None if text == "max" => Ok(Policy::Max),
+        None if text == "aciq" => Ok(Policy::Aciq { bits: 16 }),
+        Some((name @ "sigma", rest)) => number(name, rest).map(Policy::Sigma),
+        Some((name @ "fixed", rest)) => number(name, rest).map(Policy::Fixed),
+        Some(("aciq", rest)) => {
+            let bits = rest.parse().ok().filter(|bits| (8..=24).contains(bits));
+            bits.map(|bits| Policy::Aciq { bits }).ok_or("aciq: takes 8 to 24 bits".into())
+        }
+        _ => Err("a policy is max, sigma:MULTIPLE, aciq[:BITS] or fixed:RANGE".into()),
     }
 }
 

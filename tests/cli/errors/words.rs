@@ -165,8 +165,9 @@ fn misuse_is_one_line_exit_code_two() {
         ("ranges --out more g g", "one safetensors file"),
         (
             "ranges --out more --policy least g",
-            "a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE",
+            "a policy is max, sigma:MULTIPLE, aciq[:BITS] or fixed:RANGE",
         ),
+        ("ranges --out more --policy aciq:25 g", "aciq: takes 8 to 24 bits"),
         ("ranges --out more --policy sigma:-1 g", "positive"),
         ("ranges --out more --policy fixed:0 g", "fixed: takes a positive number"),
         ("ranges --out more --policy fixed:inf g", "fixed: takes a positive number"),
