@@ -198,8 +198,8 @@ pub(crate) struct ReportArgs {
 #[derive(Args, Clone, Copy)]
 pub(crate) struct EngineArgs {
     /// Engine that runs programs: gpu, and fpga, the card that CIPHERGRAM_FPGA names, leave to the CPU what they cannot
-    /// do; auto takes the faster of CPU and GPU or splits batches, once there is work for four seconds; reference, which
-    /// engines are tested against, is slow
+    /// do; auto takes the faster of CPU and GPU or splits batches, once there is work for four seconds; reference,
+    /// which engines are tested against, is slow
     #[arg(long, value_name = "NAME", value_parser = engine_name(), default_value = "cpu")]
     pub(crate) engine: Choice,
 }
@@ -248,8 +248,8 @@ impl Set {
 /// The choice of what becomes of integers.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct IntegersChoice {
-    /// Integer and bool tensors: keep leaves them out of the sum, and each client keeps its own; sum sums them exactly, a
-    /// mean rounded to the nearest; refuse takes them for an error
+    /// Integer and bool tensors: keep leaves them out of the sum, and each client keeps its own; sum sums them exactly,
+    /// a mean rounded to the nearest; refuse takes them for an error
     #[arg(id = "integers", long = "integers", value_name = "HOW", value_parser = integers(), default_value = "keep")]
     pub(crate) policy: Integers,
 }
@@ -265,8 +265,8 @@ fn integers() -> impl TypedValueParser<Value = Integers> {
 /// The record of a key's use.
 #[derive(Args)]
 pub(crate) struct Used {
-    /// The secret key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
-    /// the key]
+    /// The secret key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one
+    /// beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
 }

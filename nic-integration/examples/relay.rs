@@ -17,8 +17,8 @@ use ciphergram_nic::{
 use clap::{Parser, value_parser};
 use serde_json::{Value, json};
 
-/// Forward datagrams between clients and a server as a bad network would. Each direction has the same faults, and a rate
-/// and a queue of its own.
+/// Forward datagrams between clients and a server as a bad network would. Each direction has the same faults, and a
+/// rate and a queue of its own.
 #[derive(Parser)]
 #[command(name = "relay")]
 struct Arguments {
