@@ -19,17 +19,16 @@ use ciphergram_accel::Choice;
 use ciphergram_he::{Error, Integers, Ledger, Scheme, params::Literal};
 use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
     error::{ContextKind, ContextValue},
 };
 use clap_complete::Shell;
 
 pub(crate) use demo::{DemoArgs, DemoClientArgs};
 pub(crate) use files::{AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, RangesArgs};
-pub(crate) use keys::{
-    BundleArgs, IdentityArgs, JobArgs, KeyCommand, KeyStatusArgs, KeyUpgradeArgs, KeygenArgs,
-};
+pub(crate) use keys::{BundleArgs, IdentityArgs, JobArgs, KeygenArgs};
 pub(crate) use measure::{Bench, KeySizes};
-pub(crate) use rounds::{JoinArgs, RelayArgs, Serve};
+pub(crate) use rounds::{JoinArgs, Serve};
 
 pub(crate) use show::{
     DevicesArgs, NoiseArgs, ParamsArgs, ProgramArgs, ShowCommand, ShownOperation,
@@ -126,15 +125,15 @@ pub(crate) enum CliCommand {
     #[command(hide = true)]
     DemoClient(DemoClientArgs),
     /// Make a key: public.json to sum with, secret.json to decrypt with, clients' keys, and a job
+    ///
+    /// The folder also gets clients/NUMBER.json, where clients have keys of their own, and node keys for rounds on this
+    /// machine.
     Keygen(KeygenArgs),
-    /// Make a key of an earlier version fit for sums, or see what a key was used for
-    #[command(subcommand)]
-    Key(KeyCommand),
-    /// Make a job: what clients agree on once, and hold the aggregator to
+    /// Make a job: what clients agree on once, and hold the aggregator to; no file is overwritten
     Job(JobArgs),
-    /// Make a folder for each machine of a federation: key, job and node keys
+    /// Make a folder for each machine of a federation, the aggregator and each client: key, job and node keys
     Bundle(BundleArgs),
-    /// Make a node key, for rounds between machines
+    /// Make a node key, for rounds between machines; no file is overwritten
     Identity(IdentityArgs),
     /// Measure a client's clipping ranges, merge those of all clients, or agree on some without showing any
     Ranges(RangesArgs),
@@ -150,9 +149,9 @@ pub(crate) enum CliCommand {
     /// Run the aggregator of rounds: add what clients send as it arrives
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
+    ///
+    /// With a client's own key, which decrypts nothing, the sum is written as aggregate writes it.
     Join(JoinArgs),
-    /// Forward datagrams between clients and a server as a bad network would
-    Relay(RelayArgs),
     /// Describe a file, without its secrets
     Inspect(InspectArgs),
     /// Show what things come to: sizes, programs, engines, noise
@@ -190,7 +189,7 @@ pub(crate) struct ManArgs {
 /// The form of what a command reports.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct ReportArgs {
-    /// Report as JSON; serve, join and relay one object a line
+    /// Report as JSON; serve and join one object a line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -198,49 +197,16 @@ pub(crate) struct ReportArgs {
 /// The choice of an engine.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct EngineArgs {
-    /// Engine that runs programs: gpu and fpga leave to the CPU what they cannot do; auto takes the faster of CPU and
-    /// GPU or splits batches, once there is work for four seconds; reference is slow
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]
-    pub(crate) engine: EngineName,
+    /// Engine that runs programs: gpu, and fpga, the card that CIPHERGRAM_FPGA names, leave to the CPU what they cannot
+    /// do; auto takes the faster of CPU and GPU or splits batches, once there is work for four seconds; reference,
+    /// which engines are tested against, is slow
+    #[arg(long, value_name = "NAME", value_parser = engine_name(), default_value = "cpu")]
+    pub(crate) engine: Choice,
 }
 
-/// An engine, or a way to choose one.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineName {
-    /// The CPU
-    Cpu,
-    /// A GPU; the CPU where there is none, and for programs with a step that the GPU lacks
-    Gpu,
-    /// The card that `CIPHERGRAM_FPGA` names; the CPU where it names none, and for programs with a step that cards lack
-    Fpga,
-    /// The CPU, a GPU, or both with a part of each batch: the fastest of these
-    Auto,
-    /// The oracle that engines are tested against: slow
-    Reference,
-}
-
-impl EngineName {
-    /// Returns the choice that it names.
-    pub(crate) fn choice(self) -> Choice {
-        match self {
-            Self::Cpu => Choice::Cpu,
-            Self::Gpu => Choice::Gpu,
-            Self::Fpga => Choice::Fpga,
-            Self::Auto => Choice::Auto,
-            Self::Reference => Choice::Reference,
-        }
-    }
-
-    /// Returns the option that asks for it.
-    pub(crate) fn option(self) -> &'static str {
-        match self {
-            Self::Cpu => "--engine cpu",
-            Self::Gpu => "--engine gpu",
-            Self::Fpga => "--engine fpga",
-            Self::Auto => "--engine auto",
-            Self::Reference => "--engine reference",
-        }
-    }
+/// Parses an engine, or a way to choose one, by its name.
+fn engine_name() -> impl TypedValueParser<Value = Choice> {
+    PossibleValuesParser::new(Choice::ALL.map(Choice::name)).try_map(|name| name.parse::<Choice>())
 }
 
 /// The choices that a parameter set is derived from.
@@ -282,36 +248,25 @@ impl Set {
 /// The choice of what becomes of integers.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct IntegersChoice {
-    /// Integer and bool tensors: keep leaves them out of the sum, and each client keeps its own
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = IntegersName::Keep)]
-    integers: IntegersName,
+    /// Integer and bool tensors: keep leaves them out of the sum, and each client keeps its own; sum sums them exactly,
+    /// a mean rounded to the nearest; refuse takes them for an error
+    #[arg(id = "integers", long = "integers", value_name = "HOW", value_parser = integers(), default_value = "keep")]
+    pub(crate) policy: Integers,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum IntegersName {
-    /// Left out of the sum: each client keeps its own
-    Keep,
-    /// Summed exactly; a mean is rounded to the nearest
-    Sum,
-    /// An error
-    Refuse,
-}
-
-impl IntegersChoice {
-    pub(crate) fn policy(self) -> Integers {
-        match self.integers {
-            IntegersName::Keep => Integers::Keep,
-            IntegersName::Sum => Integers::Sum,
-            IntegersName::Refuse => Integers::Refuse,
-        }
-    }
+fn integers() -> impl TypedValueParser<Value = Integers> {
+    PossibleValuesParser::new(["keep", "sum", "refuse"]).map(|name| match &*name {
+        "sum" => Integers::Sum,
+        "refuse" => Integers::Refuse,
+        _ => Integers::Keep,
+    })
 }
 
 /// The record of a key's use.
 #[derive(Args)]
 pub(crate) struct Used {
-    /// The key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one beside
-    /// the key]
+    /// The secret key's ledger, which rounds and sums are recorded in [default: that of CIPHERGRAM_LEDGER, or the one
+    /// beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
 }
@@ -328,12 +283,75 @@ impl Used {
     }
 }
 
+/// The key of a command.
+#[derive(Args)]
+pub(crate) struct KeyArg {
+    /// The key
+    #[arg(id = "key", long = "key", value_name = "FILE")]
+    pub(crate) path: PathBuf,
+}
+
+/// The input of a command.
+#[derive(Args)]
+pub(crate) struct InArg {
+    /// File to read; - is standard input
+    #[arg(id = "in", long = "in", value_name = "FILE")]
+    pub(crate) path: PathBuf,
+}
+
+/// The output of a command.
+#[derive(Args)]
+pub(crate) struct OutArg {
+    /// File to write
+    #[arg(id = "out", long = "out", value_name = "FILE")]
+    pub(crate) path: PathBuf,
+}
+
+/// The folder that a command fills.
+#[derive(Args)]
+pub(crate) struct FolderArg {
+    /// Folder to make or fill; no file in it is overwritten
+    #[arg(id = "out", long = "out", value_name = "FOLDER")]
+    pub(crate) path: PathBuf,
+}
+
+/// The file for a command's figures.
+#[derive(Args)]
+pub(crate) struct FiguresArg {
+    /// Also write all figures to this file, as JSON
+    #[arg(id = "json", long = "json", value_name = "FILE")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// The number of a client.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct ClientArg {
+    /// This client's number, from 0; a client's own key knows it
+    #[arg(id = "client", long = "client")]
+    pub(crate) number: Option<u16>,
+}
+
+/// The clients of rounds.
+#[derive(Args)]
+pub(crate) struct ClientsArgs {
+    /// Clients, numbered from 0 [default: the job's; of a new job as many as the key admits]
+    #[arg(id = "clients", long = "clients", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) count: Option<u16>,
+    /// Fewest clients of a sum that leaves the aggregator and is opened [default: the job's, for serve --clients if
+    /// that is fewer; of a new job two thirds of the clients, at least 3, or all if they are fewer]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    /// List of the nodes that may take part: a public node key and a client's number, or *, on each line [default of
+    /// serve: the job's; of a bundle, and on loopback: clients.allow beside the key]. SIGHUP has serve read it again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+}
+
 /// The key and the job of a command.
 #[derive(Args)]
 pub(crate) struct Agreed {
-    /// The key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) key: KeyArg,
     /// The job [default: job.json beside the key or, for a key in clients/, in the folder above]
     #[arg(long, value_name = "FILE")]
     pub(crate) job: Option<PathBuf>,

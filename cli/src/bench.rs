@@ -4,13 +4,15 @@ mod report;
 
 use std::{path::PathBuf, sync::Arc};
 
-use ciphergram_accel::{CpuEngine, Engine, Measure, Present, ReferenceEngine, choice::open_fpga};
+use ciphergram_accel::{
+    Choice, CpuEngine, Engine, Measure, Present, ReferenceEngine, choice::open_fpga,
+};
 use ciphergram_benches::cases::{Effort, INSECURE_BITS, Metered, head};
 use rayon::ThreadPoolBuilder;
 use serde_json::json;
 
 use crate::{
-    args::{Bench, EngineName},
+    args::Bench,
     engines::{auto, gpu},
     failure::Failure,
     files::{FileKind, OutputFile},
@@ -23,7 +25,8 @@ use report::{Report, VERSION, busy, describe, machine, side_by_side};
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     // Nobody wants to learn after minutes that the figures have no place to go.
     let inputs: Vec<_> = args.compare.iter().map(PathBuf::as_path).collect();
-    let out = args.json.as_ref().map(|path| OutputFile::create(path, FileKind::Report, &inputs));
+    let out =
+        args.figures.path.as_ref().map(|path| OutputFile::create(path, FileKind::Report, &inputs));
     let out = out.transpose()?;
     if !inputs.is_empty() {
         let sources = inputs.iter().map(|path| {
@@ -102,7 +105,7 @@ fn measure(args: &Bench, bits: &[u32]) -> Result<Report, Failure> {
 ///
 /// # Errors
 /// There is none of this name.
-fn open(name: EngineName) -> Result<Arc<Metered>, Failure> {
+fn open(name: Choice) -> Result<Arc<Metered>, Failure> {
     let counting =
         |engine: Arc<dyn Measure>| Present { engine: engine.clone(), measure: Some(engine) };
     let alone = |engine: Arc<dyn Engine>| Present { engine, measure: None };
@@ -112,10 +115,10 @@ fn open(name: EngineName) -> Result<Arc<Metered>, Failure> {
         }
     };
     Ok(Arc::new(Metered::new(match name {
-        EngineName::Cpu => counting(Arc::new(CpuEngine::new())),
-        EngineName::Reference => alone(Arc::new(ReferenceEngine)),
-        EngineName::Auto => alone(auto()),
-        EngineName::Gpu => counting(gpu().map_err(absent("gpu"))?),
-        EngineName::Fpga => counting(open_fpga().map_err(absent("fpga"))?),
+        Choice::Cpu => counting(Arc::new(CpuEngine::new())),
+        Choice::Reference => alone(Arc::new(ReferenceEngine)),
+        Choice::Auto => alone(auto()),
+        Choice::Gpu => counting(gpu().map_err(absent("gpu"))?),
+        Choice::Fpga => counting(open_fpga().map_err(absent("fpga"))?),
     })))
 }

@@ -45,7 +45,8 @@ fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
 
 pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     let out = args
-        .json
+        .figures
+        .path
         .as_ref()
         .map(|path| OutputFile::create(path, FileKind::Report, &[]))
         .transpose()?;
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     let progress = io::stdout().is_terminal().then(|| ProgressLine::new(false, "round 1"));
     let mut summary = Summary::default();
     for round in 0..args.rounds {
-        let plain = twin.round(round)?;
+        let plain = twin.round(round);
         let reports = processes.round(round)?;
         let checked = checker.round(round)?;
         let figures = RoundFigures::new(round, &plain, &checked, &reports);

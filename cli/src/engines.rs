@@ -7,18 +7,16 @@ use std::{
 };
 
 use ciphergram_accel::{
-    CpuEngine, Engine, FpgaEngine, Measure, Present, Scheduler,
+    Choice, CpuEngine, Engine, FpgaEngine, Measure, Present, Scheduler,
     choice::{Notice, choose, open_gpu, present},
     fpga::FpgaError,
     scheduler::Event,
 };
 
-use crate::args::EngineName;
-
 /// Returns the engine of this name, or the CPU where a GPU is asked for and there is none. A log
 /// line names it.
-pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
-    let engine = choose(name.choice(), gpu, log);
+pub(crate) fn engine(name: Choice) -> Arc<dyn Engine> {
+    let engine = choose(name, gpu, log);
     tracing::info!("engine {}: {}", engine.name(), engine.info().description);
     engine
 }

@@ -97,7 +97,7 @@ pub(crate) fn beside_key(
     used: &Used,
 ) -> Result<MemberFiles, Failure> {
     let ledger = used.ledger.clone();
-    Ok(MemberFiles::of_key(key, &agreed.key, agreed.job.as_deref(), ledger)?)
+    Ok(MemberFiles::of_key(key, &agreed.key.path, agreed.job.as_deref(), ledger)?)
 }
 
 /// Returns the client of a command.
@@ -112,7 +112,7 @@ pub(crate) fn member(
 
 /// Reads the job of a command: the one named, or the one beside the key.
 pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
-    Ok(Job::of_key(&agreed.key, key, agreed.job.as_deref())?)
+    Ok(Job::of_key(&agreed.key.path, key, agreed.job.as_deref())?)
 }
 
 /// Reads a client's update and clips it, if it is asked for. Also returns how many values of each tensor were

@@ -29,7 +29,7 @@ impl AllowList {
     /// # Errors
     /// There is none.
     fn of(args: &args::Serve, job: &Job, clients: u16) -> Result<Self, Failure> {
-        match (&args.allow, allowed_by(job)?) {
+        match (&args.clients.allow, allowed_by(job)?) {
             (Some(path), _) => Ok(Self::File(path.clone(), clients)),
             (None, Some(nodes)) => Ok(Self::Job(nodes)),
             (None, None) => Ok(Self::File(server_nodes(args)?.allowed, clients)),
@@ -73,7 +73,7 @@ impl AllowList {
 }
 
 fn server_nodes(args: &args::Serve) -> Result<LocalNodes, Failure> {
-    local(&args.agreed.key, &[args.listen], "--identity FILE and --allow FILE")
+    local(&args.agreed.key.path, &[args.listen], "--identity FILE and --allow FILE")
 }
 
 /// Reads the aggregator's own key, and the nodes that may take part among `clients`.
@@ -82,8 +82,11 @@ pub(crate) fn server(
     job: &Job,
     clients: u16,
 ) -> Result<(Identity, AllowList, Allowed), Failure> {
-    let identity =
-        args.identity.clone().map_or_else(|| Ok(server_nodes(args)?.server), Ok::<_, Failure>)?;
+    let identity = args
+        .link
+        .identity
+        .clone()
+        .map_or_else(|| Ok(server_nodes(args)?.server), Ok::<_, Failure>)?;
     let list = AllowList::of(args, job, clients)?;
     let allowed = list.read()?;
     Ok((read_identity(&identity)?, list, allowed))
@@ -104,9 +107,9 @@ pub(crate) fn client(
     addresses: &[SocketAddr],
 ) -> Result<ClientNodes, Failure> {
     let options = "--identity FILE and --server-key KEY";
-    let client_nodes = || local(&args.agreed.key, addresses, options);
+    let client_nodes = || local(&args.agreed.key.path, addresses, options);
     let identity =
-        args.identity.clone().map_or_else(|| Ok(client_nodes()?.client), Ok::<_, Failure>)?;
+        args.link.identity.clone().map_or_else(|| Ok(client_nodes()?.client), Ok::<_, Failure>)?;
     let (server, server_source) = match args.server_key {
         Some(node) => (node, "--server-key".into()),
         None => {

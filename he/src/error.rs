@@ -165,7 +165,7 @@ pub enum Error {
     },
     /// A key that updates cannot be sealed or summed under.
     #[error(
-        "this key has no sum key, which shows that sums are right: make it one with `ciphergram key upgrade`"
+        "this key has no sum key, which shows that sums are right: make it one with `ciphergram keygen --upgrade`"
     )]
     NoSumKey,
     /// A key that has nothing to be upgraded.

@@ -205,6 +205,7 @@ fn policies_clip_as_they_say() {
         ("sigma:1", 2.5),
         ("sigma:9", 4.0),
         ("aciq", 4.0),
+        ("aciq:8", 4.0),
         ("fixed:0.5", 0.5),
         ("fixed:5", 5.0),
     ] {

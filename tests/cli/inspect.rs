@@ -306,7 +306,6 @@ fn help_and_version_are_no_errors() {
     let commands = [
         "demo",
         "keygen",
-        "key",
         "job",
         "ranges",
         "encrypt",

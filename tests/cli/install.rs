@@ -23,7 +23,7 @@ fn shells_complete_commands_and_options() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.done(&format!("complete {shell}"));
-        for word in ["encrypt", "min-clients", "upgrade"] {
+        for word in ["encrypt", "min-clients", "upgrade", "noise"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
         place.write(shell, script);
@@ -42,7 +42,7 @@ fn shells_complete_commands_and_options() {
     };
     assert_eq!(completed("ciphergram enc"), "encrypt");
     assert_eq!(completed("ciphergram encrypt --w"), "--weight");
-    assert_eq!(completed("ciphergram key up"), "upgrade");
+    assert_eq!(completed("ciphergram show no"), "noise");
     // What is hidden stays hidden.
     assert_eq!(completed("ciphergram de"), "demo decrypt");
     place.fails_with(2, "complete cmd", &["'cmd' for '<SHELL>'"]);
@@ -65,7 +65,6 @@ fn every_command_has_a_valid_manual_page() {
         .filter(|name| *name != "help")
         .map(|name| format!("ciphergram-{name}.1"))
         .chain(["ciphergram.1".into()])
-        .chain(["status", "upgrade"].map(|name| format!("ciphergram-key-{name}.1")))
         .chain(
             ["devices", "noise", "params", "program"]
                 .map(|name| format!("ciphergram-show-{name}.1")),

@@ -123,8 +123,8 @@ fn sums_that_fail_reveal_nothing_and_count() {
         let why =
             format!("{most} sums did not open under this key, and each may have told a bit of it");
         assert!(spent.contains(&why), "{spent}");
-        let status = scene.place.done("key status --key keys/secret.json");
-        let words = format!("sums that did not open: {most}, of {most} that end it\n");
+        let status = scene.place.done("inspect keys/secret.json");
+        let words = format!("{most} sums that did not open, of {most} that end it\n");
         assert!(status.contains(&words), "{status}");
         assert!(status.contains("it opens no more sums: make another key"), "{status}");
     }

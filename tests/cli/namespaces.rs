@@ -50,7 +50,7 @@ impl Round {
         place.settle("g0", HALF_STEPS, 1, "");
         let server_key = String::from_utf8(place.read("keys/server.node")).unwrap();
         let relay = (!direct).then(|| {
-            let words = format!("relay --listen {RELAY} --to {SERVER} --trim 5 --json");
+            let words = format!("relay --listen {RELAY} --to {SERVER} --trim 5");
             let mut relay = place.start_by(&net.between(), &words);
             relay.event("listening");
             relay

@@ -34,7 +34,6 @@ fn addresses_may_be_names_of_hosts() {
     let taken = format!("127.0.0.1:{port}: address in use");
     let serve = "serve --key keys/public.json --clients 3 --listen";
     place.fails_with(1, &format!("{serve} localhost:{port}"), &[&taken]);
-    place.fails_with(1, &format!("relay --to localhost:9 --listen localhost:{port}"), &[&taken]);
     for wrong in ["localhost", ":7700", "localhost:http", "::1:7700", "localhost:70000"] {
         let why = format!("invalid value '{wrong}' for '--listen <HOST:PORT>': expected HOST:PORT");
         place.fails_with(2, &format!("{serve} {wrong}"), &[&why]);

@@ -24,7 +24,12 @@ set -eu
 (trap 'kill $!; exit' TERM; sleep 300 & wait $! && kill $$) >&- 2>&- & watchdog=$!; disown
 trap 'kill $watchdog $(jobs -p) $(cat pid 2>&-) 2>&- || true' EXIT
 python3() { [ -e "$ROOT/$1" ]; }
-cargo() { [ "$1" != run ] || { shift 3; ciphergram "$@"; }; }
+cargo() {
+    case "$1 $2" in
+        run*) shift 3; ciphergram "$@" ;;
+        "xtask relay") shift 2; exec relay "$@" ;;
+    esac
+}
 curl() {
     local url=${!#}; url=${url#http://}; local host=${url%%/*}
     exec 9<>"/dev/tcp/${host%:*}/${host#*:}"
@@ -92,7 +97,7 @@ impl Page {
             .args(["-c", &script])
             .current_dir(self.folder.path())
             .env("ROOT", root())
-            .env("PATH", format!("{}:{path}", binary.parent().unwrap().display()))
+            .env("PATH", format!("{0}:{0}/examples:{path}", binary.parent().unwrap().display()))
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Rounds through `ciphergram relay`, and what was captured of them.
+//! Rounds through `cargo xtask relay`, and what was captured of them.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::support::tensors::{Brought, from_file, single, to_file, uniform};
 const SECONDS: u32 = 15;
 
 fn relay(place: &Place, server: &str, words: &str) -> (Process, String) {
-    let relay = format!("relay --listen 127.0.0.1:0 --to {server} --seconds {SECONDS} --json");
+    let relay = format!("relay --listen 127.0.0.1:0 --to {server} --seconds {SECONDS}");
     let mut relay = place.start(&format!("{relay} {words}"));
     let address = relay.event("listening")["address"].as_str().unwrap().to_owned();
     (relay, address)
@@ -101,20 +101,33 @@ fn what_cannot_be_meant_is_refused() {
         ("--loss 101", "a percentage from 0 to 100"),
         ("--corrupt nan", "a percentage from 0 to 100"),
         ("--delay 60001", "a number of milliseconds from 0 to 60000"),
-        ("--rate 0", "a number of megabits a second from 0.001 to 1000000"),
+        ("--rate 0", "nothing would pass"),
+        ("--rate 1000001", "a number of megabits a second from 0 to 1000000"),
         ("--queue 0 --rate 1", "0 is not in 1..=1000000"),
         ("--queue 5", "--rate"),
         ("--trim-on-full", "--rate"),
+        ("--jitter=-1", "--jitter"),
+        ("--duplicate=", "--duplicate"),
+        ("--trim=-0.5", "--trim"),
+        ("--mark 1x", "--mark"),
+        ("--seed NaN", "--seed"),
+        ("--seconds 0", "--seconds"),
+        ("--to nowhere", "--to"),
     ] {
-        place.fails_with(2, &format!("{relay} {words}"), &[why]);
+        let ran = place.run(&format!("{relay} {words}"));
+        assert!(ran.code == Some(2) && ran.stderr.contains(why), "{words}: {ran:?}");
     }
     let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();
-    place.fails_with(
-        1,
-        &format!("relay --listen {taken} --to {taken}"),
-        &[&format!("{taken}: address in use")],
-    );
+    let named = format!("localhost:{}", taken.port());
+    let in_use = format!("{taken}: address in use");
+    for (listen, why) in [
+        (&*taken.to_string(), &*in_use),
+        (&named, &in_use),
+        ("192.0.2.1:9", "192.0.2.1:9: address not available"),
+    ] {
+        place.fails_with(1, &format!("relay --listen {listen} --to 127.0.0.1:9"), &[why]);
+    }
     let serve = "serve --key keys/public.json --clients 1 --listen 127.0.0.1:0 --capture none/x";
     place.keygen("ckks-sum", 1, "keys");
     place.fails_with(1, serve, &["none/x: No such file"]);

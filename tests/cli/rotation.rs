@@ -31,8 +31,7 @@ fn new_keys_inherit_and_open_nothing_old() {
     let ledger = place.read("keys/secret.json.ledger");
 
     let said = place.done("keygen --replaces keys --out new");
-    let own =
-        place.json("key status --key keys/secret.json")["key_id"].as_str().unwrap().to_owned();
+    let own = place.json("inspect keys/secret.json")["key_id"].as_str().unwrap().to_owned();
     assert!(
         said.contains(&format!("This key replaces {own}, whose files stay as they are")),
         "{said}"
@@ -115,7 +114,7 @@ fn node_keys_and_jobs_follow_options() {
         );
     }
     let value = place.json("keygen --replaces keys --out third");
-    assert_eq!(value["replaces"], place.json("key status --key keys/secret.json")["key_id"]);
+    assert_eq!(value["replaces"], place.json("inspect keys/secret.json")["key_id"]);
     assert_ne!(value["key_id"], value["replaces"]);
 
     place.fails_with(1, "keygen --replaces none --out x", &["none/public.json"]);

@@ -103,8 +103,7 @@ fn clients_of_stopped_rounds_find_new_aggregators() {
     (0..2).for_each(|i| place.write(&format!("g{i}"), to_file(&single(&many))));
     let (mut server, address) = place.serve("--rounds 0");
     // 400 KB each take a second or two.
-    let mut relay =
-        place.start(&format!("relay --listen 127.0.0.1:0 --to {address} --rate 4 --json"));
+    let mut relay = place.start(&format!("relay --listen 127.0.0.1:0 --to {address} --rate 4"));
     let by = relay.event("listening")["address"].as_str().unwrap().to_owned();
     let clients = [0, 1].map(|i| place.join(&by, i, ""));
     server.event("opened");

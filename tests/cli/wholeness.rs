@@ -141,7 +141,7 @@ fn keys_in_readonly_folders_have_ledgers_elsewhere() {
     place.done("aggregate --key keys/public.json --out sum 0.cgm");
     let decrypt = "decrypt --key keys/secret.json --in sum --out mean";
     assert_eq!(run("CIPHERGRAM_LEDGER=use", decrypt).0, Some(0));
-    assert_eq!(run("", "key status --key keys/secret.json --ledger use").0, Some(0));
+    assert_eq!(run("", "inspect keys/secret.json --ledger use").0, Some(0));
     let lines = String::from_utf8(place.read("use")).unwrap();
     let verbs: Vec<_> = lines.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(verbs, ["sealed", "sealed", "opening", "opened"]);

@@ -1,6 +1,5 @@
-//! The hardware: what is written from its register map, and its lints, models, benches and counts (`hdl/run.py`).
-
-mod registers;
+//! The hardware: what is written from its register map (`hdl/registers.py`), and its lints, models, benches and counts
+//! (`hdl/run.py`).
 
 use std::{path::Path, process::Command};
 
@@ -22,9 +21,16 @@ const ENVIRONMENT: Environment =
 ///
 /// # Errors
 ///
-/// Returns which file cannot be read or written.
+/// Returns one line that says how it failed.
 pub(crate) fn write_registers() -> Result<(), String> {
-    registers::write()
+    run_seen(registers(&ENVIRONMENT.interpreter()?).arg("write"))
+}
+
+/// Returns a command that checks what follows from `hdl/registers.toml`.
+fn registers(interpreter: &Path) -> Command {
+    let mut command = program(interpreter);
+    command.args(["-B", "hdl/registers.py"]);
+    command
 }
 
 /// Builds the models, by a run of the steps that nobody sees, beside what else is built: the stage finds them built,
@@ -37,26 +43,20 @@ pub(crate) fn prepare() {
 
 /// Tries the hardware and the engine on it: what a change needs, or, the long way, all of it.
 pub(crate) fn run(long: bool) -> Outcome {
-    if let Err(difference) = registers::check() {
-        return Outcome::Failed(difference);
+    ENVIRONMENT.run("no bench of the hardware", |interpreter| try_all(interpreter, long))
+}
+
+fn try_all(interpreter: &Path, long: bool) -> Result<(), String> {
+    run_seen(&mut registers(interpreter))?;
+    let bench = |words: &[&str]| run_seen(&mut bench(interpreter, words));
+    if !long {
+        bench(&[])?;
+        return engine(false);
     }
-    match ENVIRONMENT.interpreter() {
-        Ok(interpreter) => {
-            let bench = |words: &[&str]| run_seen(&mut bench(&interpreter, words));
-            let tried = if long {
-                let measured =
-                    bench(&["card"]).and_then(|()| engine(true)).and_then(|()| measure());
-                measured.and_then(|()| bench(&["--all"]))
-            } else {
-                bench(&[]).and_then(|()| engine(false))
-            };
-            tried.into()
-        }
-        Err(reason) => {
-            println!("!! NOT RUN, no bench of the hardware: {reason}");
-            Outcome::Skipped(reason)
-        }
-    }
+    bench(&["card"])?;
+    engine(true)?;
+    measure()?;
+    bench(&["--all"])
 }
 
 /// Returns a run of the steps of `hdl/run.py` that are named, or of those that a change needs.

@@ -32,6 +32,8 @@ mod timing;
 mod venv;
 mod wheel;
 
+#[cfg(unix)]
+use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
 
 use outcome::Outcome;
@@ -46,6 +48,8 @@ enum Request {
     Timing(Vec<String>),
     Memcheck(Vec<String>),
     Simulate(Vec<String>),
+    /// Words for the relay.
+    Relay(Vec<String>),
     /// Whether it is also run here.
     Gpu(bool),
     Hdl,
@@ -75,6 +79,16 @@ fn run(request: Request) -> Result<u8, String> {
         Request::Timing(words) => return timing::run(&words),
         Request::Memcheck(words) => return timing::run_memcheck(&words),
         Request::Simulate(words) => simulate::run(&words)?,
+        Request::Relay(words) => {
+            let line = "run --release --quiet --package ciphergram-nic --example relay --";
+            let mut relay = command::cargo(line);
+            relay.args(words);
+            // In place of this process, whose number whoever ends the relay knows.
+            #[cfg(unix)]
+            return Err(relay.exec().to_string());
+            #[cfg(not(unix))]
+            command::run(&mut relay)?;
+        }
         Request::Gpu(here) => kit::run(here)?,
         Request::Hdl => {
             let _lock = report::alone()?;
@@ -99,6 +113,9 @@ fn parse(words: &[&str]) -> Result<Request, String> {
         }
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
+        ["relay", rest @ ..] => {
+            Ok(Request::Relay(rest.iter().map(|&word| word.to_owned()).collect()))
+        }
         ["dist"] => Ok(Request::Dist(false)),
         ["dist", "--python"] => Ok(Request::Dist(true)),
         ["hdl"] => Ok(Request::Hdl),
@@ -155,6 +172,7 @@ fn help() -> String {
          cargo xtask simulate            rounds in simulated worlds, every fault included, and sums of lying\n\
          \x20                               aggregators, 20,000 unless --worlds says another number;\n\
          \x20                               [--worlds N] [--seed S]; one world is printed as it goes\n\
+         cargo xtask relay --help        a bad network between real processes\n\
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
          \x20                               whatever machine they are taken to; runs them here too, but for\n\
          \x20                               [--build-only]\n\
@@ -203,6 +221,8 @@ mod tests {
         let words = ["timing", "--memcheck", "--only", "seal"];
         let rest = words[2..].iter().map(|&word| word.to_owned()).collect();
         assert_eq!(parse(&words), Ok(Request::Memcheck(rest)));
+        let words = vec!["--loss".to_owned(), "5".to_owned()];
+        assert_eq!(parse(&["relay", "--loss", "5"]), Ok(Request::Relay(words)));
         assert_eq!(parse(&["gpu"]), Ok(Request::Gpu(true)));
         assert_eq!(parse(&["dist"]), Ok(Request::Dist(false)));
         assert_eq!(parse(&["dist", "--python"]), Ok(Request::Dist(true)));

@@ -18,13 +18,8 @@ const SCRIPTS: &str = "tests/cli/peers";
 /// Runs every script, in order of their names.
 pub(crate) fn run() -> Outcome {
     let lists = ["tests/cli/peers/requirements.txt"];
-    match (Environment { name: "venv", lists: &lists, oldest: 9 }).interpreter() {
-        Ok(interpreter) => run_scripts(&interpreter).into(),
-        Err(reason) => {
-            println!("!! NOT RUN, no check against other implementations: {reason}");
-            Outcome::Skipped(reason)
-        }
-    }
+    let environment = Environment { name: "venv", lists: &lists, oldest: 9 };
+    environment.run("no check against other implementations", run_scripts)
 }
 
 fn run_scripts(interpreter: &Path) -> Result<(), String> {

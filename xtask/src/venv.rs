@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::command::{output, program, root, run as run_seen, target};
+use crate::{
+    command::{output, program, root, run as run_seen, target},
+    outcome::Outcome,
+};
 
 /// A registry may be away for a moment in CI; a person offline should not wait for it.
-const CI_ATTEMPTS: usize = 3;
+const CI_RETRIES: usize = 5;
 /// The names of an interpreter, the usual one first.
 const NAMES: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
@@ -45,6 +48,17 @@ impl Environment<'_> {
         Ok(interpreter)
     }
 
+    /// Runs what needs its interpreter, or says that `what` there is without.
+    pub(crate) fn run(&self, what: &str, run: impl FnOnce(&Path) -> Result<(), String>) -> Outcome {
+        match self.interpreter() {
+            Ok(interpreter) => run(&interpreter).into(),
+            Err(reason) => {
+                println!("!! NOT RUN, {what}: {reason}");
+                Outcome::Skipped(reason)
+            }
+        }
+    }
+
     /// Returns the text of all lists.
     fn packages(&self) -> Result<String, String> {
         let read = |list: &&str| {
@@ -65,18 +79,9 @@ impl Environment<'_> {
 
     fn install(&self, interpreter: &Path) -> Result<(), String> {
         let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        let attempts = if in_ci { CI_ATTEMPTS } else { 1 };
         let lists = self.lists.iter().flat_map(|list| ["--requirement", list]);
-        let words: Vec<_> = lists.collect();
-        let attempt = || pip(interpreter, "--retries 1", &words);
-        let mut result = attempt();
-        for _ in 1..attempts {
-            result = result.or_else(|complaint| {
-                println!("{complaint}; once more");
-                attempt()
-            });
-        }
-        result
+        let retries = format!("--retries {}", if in_ci { CI_RETRIES } else { 1 });
+        pip(interpreter, &retries, &lists.collect::<Vec<_>>())
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn run() -> Outcome {
 
 /// Makes the environment of the stage, so that it is there later; the stage says why it cannot be.
 pub(crate) fn prepare() {
-    let _ = interpreter_of(USUAL);
+    with_environment(USUAL, |environment| drop(environment.interpreter()));
 }
 
 /// Runs the same tests on a wheel, in an environment that holds [`lists`].
@@ -54,12 +54,11 @@ fn usual_options() -> Vec<String> {
     ignored.chain(["--numprocesses=auto".into()]).collect()
 }
 
-/// Returns the interpreter of a stage's environment.
-fn interpreter_of(stage: &str) -> Result<PathBuf, String> {
-    let lists = lists_of(stage);
+/// Does something with the environment of a stage.
+fn with_environment<T>(stage: &str, work: impl FnOnce(&Environment<'_>) -> T) -> T {
+    let (name, lists) = (format!("venv-{stage}"), lists_of(stage));
     let lists = lists.each_ref().map(String::as_str);
-    let name = format!("venv-{stage}");
-    Environment { name: &name, lists: &lists, oldest: OLDEST }.interpreter()
+    work(&Environment { name: &name, lists: &lists, oldest: OLDEST })
 }
 
 fn lists_of(stage: &str) -> [String; 2] {
@@ -85,15 +84,12 @@ fn test(
     options: &[String],
     build: fn() -> Result<(), String>,
 ) -> Outcome {
-    let interpreter = match interpreter_of(stage) {
-        Ok(interpreter) => interpreter,
-        Err(reason) => {
-            println!("!! NOT RUN, no test of the Python package: {reason}");
-            return Outcome::Skipped(reason);
-        }
+    let tests = |interpreter: &Path| {
+        build()?;
+        assemble(interpreter)?;
+        pytest(interpreter, folder, options)
     };
-    let built = build().and_then(|()| assemble(&interpreter));
-    built.and_then(|()| pytest(&interpreter, folder, options)).into()
+    with_environment(stage, |environment| environment.run("no test of the Python package", tests))
 }
 
 /// Installs the package from its modules and the library, in the place of a wheel: frameworks take what lies elsewhere

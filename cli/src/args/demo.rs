@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use ciphergram_he::{Scheme, private_ranges::Rank};
 use clap::Args;
 
-use super::{EngineArgs, values::scheme};
+use super::{EngineArgs, FiguresArg, values::scheme};
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
@@ -29,24 +29,18 @@ pub(crate) struct DemoArgs {
     pub(crate) ranges: Option<Rank>,
     #[command(flatten)]
     pub(crate) place: EngineArgs,
-    /// Also write the figures to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) figures: FiguresArg,
 }
 
+/// What the demo tells a client that it starts, word by word.
 #[derive(Args)]
 pub(crate) struct DemoClientArgs {
-    #[arg(long)]
     pub(crate) folder: PathBuf,
-    #[arg(long)]
     pub(crate) server: SocketAddr,
-    #[arg(long)]
     pub(crate) client: u16,
-    #[arg(long)]
     pub(crate) clients: u16,
-    #[arg(long)]
     pub(crate) rounds: u32,
-    #[arg(long)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) place: EngineArgs,

@@ -2,28 +2,28 @@
 
 use std::path::PathBuf;
 
+use ciphergram_he::codec::Policy;
 use clap::Args;
 
 use super::{
-    Agreed, EngineArgs, IntegersChoice, ReportArgs, Used,
-    values::{PolicyName, clip, policy, weight},
+    Agreed, ClientArg, EngineArgs, InArg, IntegersChoice, OutArg, ReportArgs, Used,
+    values::{clip, policy, weight},
     vectors::VectorArgs,
 };
 
 #[derive(Args)]
 pub(crate) struct RangesArgs {
-    /// File to write the ranges to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     /// Merge the ranges files given, instead of measuring tensors; with --key, the proposals given, to ranges that
     /// only clients can open
-    #[arg(long, conflicts_with_all = ["weight", "policy", "bits", "integers", "agree", "open"])]
+    #[arg(long, conflicts_with_all = ["weight", "policy", "integers", "agree", "open"])]
     pub(crate) merge: bool,
     /// Write an encrypted proposal of the ranges that are measured, for a job that agrees on private ranges
     #[arg(long, requires = "key", conflicts_with_all = ["weight", "open"])]
     pub(crate) agree: bool,
     /// Open the ranges that were agreed
-    #[arg(long, requires = "key", conflicts_with_all = ["weight", "policy", "bits", "integers"])]
+    #[arg(long, requires = "key", conflicts_with_all = ["weight", "policy", "integers"])]
     pub(crate) open: bool,
     /// With --agree and --open the client's key, with --merge ranges-evaluation.cgk
     #[arg(long, value_name = "FILE")]
@@ -37,13 +37,10 @@ pub(crate) struct RangesArgs {
     /// This client's largest weight, an integer from 1 [default: 1]
     #[arg(long, value_parser = weight)]
     pub(crate) weight: Option<u64>,
-    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq (least error), or
-    /// fixed:RANGE, one range for all tensors
+    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq[:BITS] (least error of values quantised to
+    /// 8 to 24 bits, 16 by default), or fixed:RANGE, one range for all tensors
     #[arg(long, value_parser = policy, default_value = "max")]
-    pub(crate) policy: PolicyName,
-    /// Bits of a quantised value, for the policy aciq
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
-    pub(crate) bits: u32,
+    pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) integers: IntegersChoice,
     /// A safetensors file; with --merge, ranges files or proposals; with --open, agreed ranges
@@ -59,18 +56,15 @@ pub(crate) struct EncryptArgs {
     pub(crate) agreed: Agreed,
     #[command(flatten)]
     pub(crate) used: Used,
-    /// This client's number, from 0; a client's own key knows it
-    #[arg(long)]
-    pub(crate) client: Option<u16>,
+    #[command(flatten)]
+    pub(crate) client: ClientArg,
     /// The round's number, the same for all clients [default: the one after this client's last]
     #[arg(long)]
     pub(crate) round: Option<u64>,
-    /// The safetensors file
-    #[arg(long = "in", value_name = "FILE")]
-    pub(crate) input: PathBuf,
-    /// File to write the contribution to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) input: InArg,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     /// The ranges file that all clients share [default: the job's ranges]
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges: Option<PathBuf>,
@@ -101,9 +95,8 @@ pub(crate) struct Weighting {
 pub(crate) struct AggregateArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
-    /// File to write the sum to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     /// Encrypted weights of vectors, as scores writes them; --key is the evaluation key then
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
@@ -116,22 +109,9 @@ pub(crate) struct AggregateArgs {
     pub(crate) report: ReportArgs,
 }
 
+/// The sum that a command opens.
 #[derive(Args)]
-pub(crate) struct DecryptArgs {
-    #[command(flatten)]
-    pub(crate) agreed: Agreed,
-    #[command(flatten)]
-    pub(crate) used: Used,
-    /// The sum
-    #[arg(long = "in", value_name = "FILE")]
-    pub(crate) input: PathBuf,
-    /// File to write the tensors to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// A safetensors file with the tensors of the sum: the output is laid out as it is, with its metadata, and with
-    /// the integer tensors that it has besides
-    #[arg(long, value_name = "FILE")]
-    pub(crate) template: Option<PathBuf>,
+pub(crate) struct Opening {
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
@@ -141,6 +121,24 @@ pub(crate) struct DecryptArgs {
     /// Write which values are of which clients to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) cohorts: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct DecryptArgs {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    #[command(flatten)]
+    pub(crate) used: Used,
+    #[command(flatten)]
+    pub(crate) input: InArg,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
+    /// A safetensors file with the tensors of the sum: the output is laid out as it is, with its metadata, and with
+    /// the integer tensors that it has besides
+    #[arg(long, value_name = "FILE")]
+    pub(crate) template: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
     #[command(flatten)]
     pub(crate) place: EngineArgs,
     #[command(flatten)]
@@ -156,6 +154,8 @@ pub(crate) struct InspectArgs {
     /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal
     #[arg(long, requires = "json")]
     pub(crate) ciphertexts: bool,
+    #[command(flatten)]
+    pub(crate) used: Used,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

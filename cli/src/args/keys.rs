@@ -7,10 +7,10 @@ use ciphergram_he::{
     codec::TensorBits,
     private_ranges::{MAX_LEVELS, Rank},
 };
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use super::{
-    Agreed, IntegersChoice, ReportArgs, Set, Used,
+    Agreed, ClientsArgs, FolderArg, IntegersChoice, KeyArg, OutArg, ReportArgs, Set,
     values::{JobRanges, clip, job_ranges, named_bits},
 };
 
@@ -26,10 +26,8 @@ pub(crate) struct KeygenArgs {
     /// which the aggregator does it with (30 MB)
     #[arg(long)]
     pub(crate) ranges_key: bool,
-    /// Folder for public.json, secret.json, clients/NUMBER.json where clients have keys of their own, a
-    /// job.json, and node keys for rounds on this machine; no file is overwritten
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: FolderArg,
     /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
     /// limits; node keys stay as they are
     #[arg(long, value_name = "FOLDER",
@@ -41,57 +39,23 @@ pub(crate) struct KeygenArgs {
     /// With --replaces: draw new node keys for this machine as well
     #[arg(long, requires = "replaces")]
     pub(crate) renew_nodes: bool,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Subcommand)]
-#[command(arg_required_else_help = false)]
-pub(crate) enum KeyCommand {
-    /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
-    Upgrade(KeyUpgradeArgs),
-    /// Tell how many sums did not open under a secret key: a ckks-sum-public key ends at the 4th
-    Status(KeyStatusArgs),
-}
-
-#[derive(Args)]
-pub(crate) struct KeyUpgradeArgs {
-    /// The secret key: of an earlier version, or of python-paillier
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// Folder for the same files as keygen makes; no file is overwritten
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Args)]
-pub(crate) struct KeyStatusArgs {
-    /// The secret key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    #[command(flatten)]
-    pub(crate) used: Used,
+    /// Make the key from this secret key, of an earlier version or of python-paillier, which lacks what shows that sums
+    /// are right
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt", "rotations",
+        "ranges_key", "replaces"])]
+    pub(crate) upgrade: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct JobArgs {
-    /// The key that all of the job is under, any half of it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// File to write the job to, for all clients and the aggregator; never overwritten
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// Clients, numbered from 0 [default: as many as the key admits]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) clients: Option<u16>,
-    /// Fewest contributors whose sum is opened [default: two thirds of the clients, at least 3, or all if they are
-    /// fewer]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) min_clients: Option<u16>,
+    #[command(flatten)]
+    pub(crate) key: KeyArg,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
+    #[command(flatten)]
+    pub(crate) clients: ClientsArgs,
     /// Most clients that are assumed to collude: every sum has at least two contributors beyond them [default: less
     /// than a third of the clients]
     #[arg(long)]
@@ -143,9 +107,6 @@ pub(crate) struct JobArgs {
     /// The budget's rounds, after which no client contributes to the job
     #[arg(long, value_name = "ROUNDS", requires = "dp_epsilon", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dp_rounds: Option<u32>,
-    /// List of the nodes that may take part, as serve takes it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allow: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
@@ -154,9 +115,8 @@ pub(crate) struct JobArgs {
 pub(crate) struct BundleArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
-    /// Folder to make, with one for the aggregator and one for each client of the job
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: FolderArg,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
@@ -164,9 +124,8 @@ pub(crate) struct BundleArgs {
 /// Makes a node key.
 #[derive(Args)]
 pub(crate) struct IdentityArgs {
-    /// File to write it to; never overwritten
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

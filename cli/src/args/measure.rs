@@ -2,11 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use ciphergram_accel::Choice;
 use ciphergram_benches::cases::{self, Cases};
 use clap::Args;
 
 use super::{
-    EngineName,
+    FiguresArg, engine_name,
     values::{clock, key_sizes, seconds, threads},
 };
 
@@ -20,8 +21,8 @@ pub(crate) struct Bench {
     )]
     pub(crate) ops: Cases,
     /// Engines, separated by commas: only gpu, fpga and auto open a device
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "cpu")]
-    pub(crate) engine: Vec<EngineName>,
+    #[arg(long, value_name = "LIST", value_parser = engine_name(), value_delimiter = ',', default_value = "cpu")]
+    pub(crate) engine: Vec<Choice>,
     /// Threads, 1 to 1024
     #[arg(long, default_value = "1", value_parser = threads)]
     pub(crate) threads: usize,
@@ -43,9 +44,8 @@ pub(crate) struct Bench {
         conflicts_with_all = ["ops", "engine", "threads", "seconds", "bits", "json", "insecure_1024", "clock"]
     )]
     pub(crate) compare: Vec<PathBuf>,
-    /// Also write all figures to this file, as benches/README.md says
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) figures: FiguresArg,
 }
 
 /// Sizes of n in bits, each once.

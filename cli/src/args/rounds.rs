@@ -1,15 +1,15 @@
 //! The arguments of rounds of processes.
 
-use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ciphergram_nic::proto::NodeId;
 use clap::Args;
 
 use super::{
-    Agreed, EngineArgs, IntegersChoice, ReportArgs, Used,
-    files::Weighting,
+    Agreed, ClientArg, ClientsArgs, EngineArgs, InArg, IntegersChoice, OutArg, ReportArgs, Used,
+    files::{Opening, Weighting},
     tune::Tune,
-    values::{ServerName, address, datagram_bytes, milliseconds, node, percent, rate, seconds},
+    values::{ServerName, address, datagram_bytes, node, seconds},
 };
 
 #[derive(Args)]
@@ -20,23 +20,11 @@ pub(crate) struct Serve {
     /// --identity and --allow
     #[arg(long, default_value = "127.0.0.1:7700", value_parser = address, value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
-    /// The aggregator's node key [default of a bundle, and on loopback: server.identity beside the key]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) identity: Option<PathBuf>,
-    /// List of the nodes that may take part: a public node key and a client's number, or *, on each
-    /// line [default: the job's; of a bundle, and on loopback: clients.allow beside the key]. SIGHUP has it read again
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allow: Option<PathBuf>,
-    /// Clients of a round, numbered from 0 [default: the job's]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) clients: Option<u16>,
+    #[command(flatten)]
+    pub(crate) clients: ClientsArgs,
     /// Rounds to run, numbered from 0; 0 runs rounds until it is stopped
     #[arg(long, default_value_t = 1)]
     pub(crate) rounds: u32,
-    /// Fewest clients of a sum that leaves the aggregator [default: the job's, or --clients if that
-    /// is fewer]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) min_clients: Option<u16>,
     /// Seconds from a round's opening until it closes with the clients that are in it
     #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) deadline: Duration,
@@ -58,14 +46,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges_key: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) datagram: DatagramArgs,
-    /// pipelines=N with sockets and a thread each, for cores to spare, which listen at the port and the ones after it;
-    /// poll, to spend a core on some microseconds
-    #[arg(long, value_name = "LIST", default_value = "pipelines=1", value_parser = Tune::of_server)]
-    pub(crate) tune: Tune,
-    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
-    #[arg(long, value_name = "FILE")]
-    pub(crate) capture: Option<PathBuf>,
+    pub(crate) link: LinkArgs,
     /// Address of a status page over HTTP, with /metrics for Prometheus, /healthz and /readyz; best on loopback
     #[arg(long, value_parser = address, value_name = "HOST:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
@@ -87,18 +68,12 @@ pub(crate) struct JoinArgs {
     /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
     #[arg(long, value_name = "KEY", value_parser = node)]
     pub(crate) server_key: Option<NodeId>,
-    /// This client's node key [default of a bundle, and on loopback: client.identity beside the key]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) identity: Option<PathBuf>,
-    /// This client's number, from 0; a client's own key knows it
-    #[arg(long)]
-    pub(crate) client: Option<u16>,
-    /// The safetensors file to contribute
-    #[arg(long = "in", value_name = "FILE")]
-    pub(crate) input: PathBuf,
-    /// File to write the mean to; with a client's own key the encrypted sum, as `aggregate` writes it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) client: ClientArg,
+    #[command(flatten)]
+    pub(crate) input: InArg,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     /// Rounds to take part in, one after the other
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
@@ -109,92 +84,39 @@ pub(crate) struct JoinArgs {
     pub(crate) integers: IntegersChoice,
     #[command(flatten)]
     pub(crate) weighting: Weighting,
-    /// Write Σ weight·x instead of the weighted mean
-    #[arg(long)]
-    pub(crate) sum: bool,
-    /// Fewest clients of a sum to decrypt [default: the job's]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) min_clients: Option<u16>,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
     /// File that keeps sealed chunks, and the sum, until the output is on disk [default: OUT.spool]
     #[arg(long, value_name = "FILE")]
     pub(crate) spool: Option<PathBuf>,
-    /// Write which values are of which clients to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) cohorts: Option<PathBuf>,
     /// Seconds to look for an aggregator that does not answer
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
-    pub(crate) datagram: DatagramArgs,
-    /// paths=N source ports to spray datagrams over, so that they take different paths; split=N flows
-    /// to deal messages to, each with as many paths (paths times split: at most 16); pipelines=N with a thread
-    /// each, for cores to spare; poll, to spend a core on some microseconds
-    #[arg(long, value_name = "LIST", default_value = "paths=1")]
-    pub(crate) tune: Tune,
-    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
-    #[arg(long, value_name = "FILE")]
-    pub(crate) capture: Option<PathBuf>,
+    pub(crate) link: LinkArgs,
     #[command(flatten)]
     pub(crate) place: EngineArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
 
-/// The size of datagrams.
-#[derive(Args, Clone, Copy)]
-pub(crate) struct DatagramArgs {
+/// A node's key and its datagrams.
+#[derive(Args)]
+pub(crate) struct LinkArgs {
+    /// This node's key [default of a bundle, and on loopback: server.identity or client.identity beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
     /// Longest datagram to send, in bytes of UDP payload: longer ones are faster, where the path
     /// carries them [default: 8900 on loopback, 1372 elsewhere]
-    #[arg(long = "datagram", value_name = "BYTES", value_parser = datagram_bytes)]
-    pub(crate) bytes: Option<usize>,
-}
-
-/// A bad network. Each direction has the same faults, and a rate and a queue of its own.
-#[derive(Args)]
-pub(crate) struct RelayArgs {
-    /// Address that clients send to
-    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
-    pub(crate) listen: SocketAddr,
-    /// The server's address
-    #[arg(long, value_parser = address, value_name = "HOST:PORT")]
-    pub(crate) to: SocketAddr,
-    /// Milliseconds that each datagram is delayed
-    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
-    pub(crate) delay: Duration,
-    /// Most milliseconds of further delay, drawn for each datagram: they overtake each other
-    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
-    pub(crate) jitter: Duration,
-    /// Datagrams lost
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) loss: u32,
-    /// Datagrams sent on twice
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) duplicate: u32,
-    /// Datagrams of which one bit is flipped
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) corrupt: u32,
-    /// Datagrams cut to their header
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) trim: u32,
-    /// Datagrams marked for congestion
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) mark: u32,
-    /// Megabits a second that pass in each direction [default: no limit]
-    #[arg(long, value_parser = rate, value_name = "MBIT/S")]
-    pub(crate) rate: Option<NonZeroU64>,
-    /// With --rate: datagrams that the queue holds
-    #[arg(long, default_value = "128", requires = "rate", value_name = "DATAGRAMS",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) queue: u32,
-    /// With --rate: cut datagrams that find the queue full to their header instead of dropping them
-    #[arg(long, requires = "rate")]
-    pub(crate) trim_on_full: bool,
-    /// Seed of all faults
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Seconds until it ends and prints what it did [default: until it is killed, silently]
-    #[arg(long, value_parser = seconds)]
-    pub(crate) seconds: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
+    #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
+    pub(crate) datagram: Option<usize>,
+    /// pipelines=N with sockets and a thread each, for cores to spare: serve listens at its port and the ones after
+    /// it; poll, to spend a core on some microseconds; of join also paths=N source ports to spray datagrams over, so
+    /// that they take different paths, and split=N flows to deal messages to, each with as many paths (paths times
+    /// split: at most 16)
+    #[arg(long, value_name = "LIST", default_value = "pipelines=1")]
+    pub(crate) tune: Tune,
+    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
 }

@@ -27,18 +27,16 @@ impl Default for Tune {
 }
 
 impl Tune {
-    /// Parses the words of a server, which answers at the ports that clients send from.
+    /// Returns it for a server, which answers at the ports that clients send from.
     ///
     /// # Errors
-    /// As [`from_str`](Self::from_str), or a number of paths.
-    pub(crate) fn of_server(text: &str) -> Result<Self, String> {
-        let tune: Self = text.parse()?;
-        if (tune.paths, tune.split) != (1, 1) {
-            return Err(
-                "paths and split are of join: a server answers at its clients' ports".into()
-            );
+    /// It has a number of paths.
+    pub(crate) fn of_server(self) -> Result<Self, String> {
+        match (self.paths, self.split) {
+            (1, 1) => Ok(self),
+            _ => Err("--tune: paths and split are of join: a server answers at its clients' ports"
+                .into()),
         }
-        Ok(tune)
     }
 }
 

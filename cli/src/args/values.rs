@@ -3,7 +3,6 @@
 use std::{
     fmt,
     net::{SocketAddr, ToSocketAddrs as _},
-    num::NonZeroU64,
     path::PathBuf,
     str::FromStr,
     time::Duration,
@@ -16,34 +15,13 @@ use ciphergram_he::{
     error::ParameterError,
     private_ranges::Rank,
 };
-use ciphergram_nic::{
-    faults::MILLION,
-    proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
+use ciphergram_nic::proto::{
+    NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES,
 };
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::KeySizes;
-
-/// A clipping policy as typed; aciq gets its bits from another option.
-#[derive(Clone, Copy)]
-pub(crate) enum PolicyName {
-    Max,
-    Sigma(f64),
-    Aciq,
-    Fixed(f64),
-}
-
-impl PolicyName {
-    pub(crate) fn at_bits(self, bits: u32) -> Policy {
-        match self {
-            Self::Max => Policy::Max,
-            Self::Sigma(multiple) => Policy::Sigma(multiple),
-            Self::Aciq => Policy::Aciq { bits },
-            Self::Fixed(range) => Policy::Fixed(range),
-        }
-    }
-}
 
 pub(super) fn scheme(text: &str) -> Result<Scheme, ParameterError> {
     text.parse()
@@ -159,32 +137,6 @@ pub(super) fn node(text: &str) -> Result<NodeId, String> {
     key.parse().map_err(|_| "a node key is 43 characters of base64".into())
 }
 
-pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
-    text.parse()
-        .ok()
-        .filter(|ms: &f64| (0.0..=60_000.0).contains(ms))
-        .map(|ms| Duration::from_secs_f64(ms / 1e3))
-        .ok_or_else(|| "a number of milliseconds from 0 to 60000".into())
-}
-
-/// Parses a percentage to parts of a million.
-pub(super) fn percent(text: &str) -> Result<u32, String> {
-    text.parse()
-        .ok()
-        .filter(|percent: &f64| (0.0..=100.0).contains(percent))
-        .map(|percent| (percent / 100.0 * f64::from(MILLION)).round() as u32)
-        .ok_or_else(|| "a percentage from 0 to 100".into())
-}
-
-/// Parses megabits a second to bits a second.
-pub(super) fn rate(text: &str) -> Result<NonZeroU64, String> {
-    text.parse()
-        .ok()
-        .filter(|megabits: &f64| (0.001..=1e6).contains(megabits))
-        .and_then(|megabits| NonZeroU64::new((megabits * 1e6) as u64))
-        .ok_or_else(|| "a number of megabits a second from 0.001 to 1000000".into())
-}
-
 pub(super) fn threads(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
@@ -205,15 +157,22 @@ pub(super) fn key_sizes(text: &str) -> Result<KeySizes, String> {
     Ok(KeySizes(found))
 }
 
-pub(super) fn policy(text: &str) -> Result<PolicyName, String> {
-    let number = |t: &str| t.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
-    let needs = |name| format!("{name}: takes a positive number");
+/// Parses a clipping policy; aciq is for 16 bits unless it says else.
+pub(super) fn policy(text: &str) -> Result<Policy, String> {
+    let number = |name: &str, text: &str| {
+        let number = text.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
+        number.ok_or_else(|| format!("{name}: takes a positive number"))
+    };
     match text.split_once(':') {
-        None if text == "max" => Ok(PolicyName::Max),
-        None if text == "aciq" => Ok(PolicyName::Aciq),
-        Some((name @ "sigma", rest)) => number(rest).map(PolicyName::Sigma).ok_or(needs(name)),
-        Some((name @ "fixed", rest)) => number(rest).map(PolicyName::Fixed).ok_or(needs(name)),
-        _ => Err("a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE".into()),
+        None if text == "max" => Ok(Policy::Max),
+        None if text == "aciq" => Ok(Policy::Aciq { bits: 16 }),
+        Some((name @ "sigma", rest)) => number(name, rest).map(Policy::Sigma),
+        Some((name @ "fixed", rest)) => number(name, rest).map(Policy::Fixed),
+        Some(("aciq", rest)) => {
+            let bits = rest.parse().ok().filter(|bits| (8..=24).contains(bits));
+            bits.map(|bits| Policy::Aciq { bits }).ok_or("aciq: takes 8 to 24 bits".into())
+        }
+        _ => Err("a policy is max, sigma:MULTIPLE, aciq[:BITS] or fixed:RANGE".into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{
-    EngineArgs, ReportArgs,
+    EngineArgs, InArg, KeyArg, OutArg, ReportArgs,
     values::{clip, cosine, norm},
 };
 
@@ -32,24 +32,26 @@ impl VectorArgs {
 #[command(arg_required_else_help = false)]
 pub(crate) enum VectorsCommand {
     /// Compute norms and directions of encrypted updates, before they are summed
+    ///
+    /// The key is the evaluation key, made with keygen --rotations sum.
     Screen(ScreenArgs),
-    /// Decrypt scores, and write the weights that follow from limits
+    /// Decrypt scores, and write the weights that follow from limits, encrypted, for aggregate --weights
     Scores(ScoresArgs),
-    /// Run a model on encrypted values
+    /// Run a model on encrypted values: a batch, encrypted with --columns, or one sample
+    ///
+    /// The key is the evaluation key, for one sample made with keygen --rotations matrix:ROWSxCOLUMNS for each layer.
     Predict(PredictArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct ScreenArgs {
-    /// The evaluation key, made with keygen --rotations sum
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) key: KeyArg,
     /// An encrypted update that others are compared with: their products with it are computed too
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
-    /// File to write the encrypted scores to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     /// The encrypted updates
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
@@ -61,39 +63,33 @@ pub(crate) struct ScreenArgs {
 
 #[derive(Args)]
 pub(crate) struct ScoresArgs {
-    /// The secret key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// The encrypted scores
-    #[arg(long = "in", value_name = "FILE")]
-    pub(crate) input: PathBuf,
+    #[command(flatten)]
+    pub(crate) key: KeyArg,
+    #[command(flatten)]
+    pub(crate) input: InArg,
     /// L2 norm that longer updates are clipped to
     #[arg(long, value_name = "NORM", value_parser = norm)]
     pub(crate) max_norm: Option<f64>,
     /// Least cosine between an update and the reference; others are dropped
     #[arg(long, value_name = "COSINE", value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: Option<f64>,
-    /// File to write the encrypted weights to, for aggregate --weights
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct PredictArgs {
-    /// The evaluation key; for one sample, made with keygen --rotations matrix:ROWSxCOLUMNS for each layer
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) key: KeyArg,
     /// The model: a safetensors file of one or two linear layers
     #[arg(long, value_name = "FILE")]
     pub(crate) model: PathBuf,
-    /// The encrypted input: a batch, encrypted with --columns, or one sample
-    #[arg(long = "in", value_name = "FILE")]
-    pub(crate) input: PathBuf,
-    /// File to write the encrypted answers to
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) input: InArg,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
     #[command(flatten)]
     pub(crate) place: EngineArgs,
     #[command(flatten)]

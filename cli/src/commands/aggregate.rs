@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
-    let path = &args.agreed.key;
+    let path = &args.agreed.key.path;
     let here = |e: Error| e.within(path.display());
     if args.weights.is_some() {
         return vectors::aggregate(args, vectors::read_evaluation(path, &CpuEngine::new())?);
@@ -32,9 +32,9 @@ pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
         let error = Error::TooManyContributors { found: args.inputs.len(), admitted };
         return Err(here(error).into());
     }
-    let read = [Some(&args.agreed.key), args.agreed.job.as_ref()];
+    let read = [Some(&args.agreed.key.path), args.agreed.job.as_ref()];
     let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();
-    let mut out = OutputFile::create(&args.out, FileKind::Sum, &named(&read))?;
+    let mut out = OutputFile::create(&args.out.path, FileKind::Sum, &named(&read))?;
     let progress = ProgressLine::new(args.report.json, "");
     let contributions = args.inputs.iter().zip(0..).map(|(path, done)| {
         progress.say(format!("adding {}", path.display()));
@@ -50,11 +50,11 @@ pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
     warn_if_few(contributors);
     let value = json!({
-        "out": shown(&args.out), "round": sum.round, "contributors": contributors, "values": values,
+        "out": shown(&args.out.path), "round": sum.round, "contributors": contributors, "values": values,
         "ciphertext_bytes": sum.stream.len(),
     });
     let words = per_value_words(sum.stream.len(), values);
-    let (out, round) = (args.out.display(), sum.round);
+    let (out, round) = (args.out.path.display(), sum.round);
     let values = counted(values, "value");
     let line = format!("{out}: sum of {contributors} of round {round}, {values}, {words}");
     report(args.report.json, &value, &[line])

@@ -29,21 +29,23 @@ use crate::{
 const AGGREGATOR: &str = "aggregator";
 
 pub(crate) fn run(args: &args::BundleArgs) -> Result<(), Failure> {
-    let key = files::read_secret(&args.agreed.key)?;
+    let key = files::read_secret(&args.agreed.key.path)?;
     let job = files::read_job(&args.agreed, key.public())?;
     if job.limits().allow.is_some() {
         let text = "the job names its nodes already, and bundles are of new ones: make one without --allow";
         return Err(Failure::Work(text.into()));
     }
-    if args.out.exists() {
-        return Err(ciphergram_he::Error::Exists { path: args.out.clone() }.into());
+    if args.out.path.exists() {
+        return Err(ciphergram_he::Error::Exists { path: args.out.path.clone() }.into());
     }
     // One of its own: what was sealed and opened of the one that is used here, no ledger of a bundle knows.
     let job = Job::new(key.public(), job.limits().clone())?;
     let server = draw_identity()?;
-    files::fill(&args.out, |folder| write(&key, &job, &server, &args.agreed.key, folder))?;
+    files::fill(&args.out.path, |folder| {
+        write(&key, &job, &server, &args.agreed.key.path, folder)
+    })?;
     // Without the slash that a folder's name may end in.
-    let out = args.out.components().collect::<PathBuf>();
+    let out = args.out.path.components().collect::<PathBuf>();
     let (out, clients) = (out.display(), job.limits().clients);
     let (name, is_own) = (key_name(&key), key.public().encrypts());
     let number = if is_own { "" } else { " --client 0" };
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &args::BundleArgs) -> Result<(), Failure> {
     let server = server.id().to_string();
     report(
         args.report.json,
-        &json!({"out": shown(&args.out), "clients": clients, "server_key": server}),
+        &json!({"out": shown(&args.out.path), "clients": clients, "server_key": server}),
         &lines,
     )
 }

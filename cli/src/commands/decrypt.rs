@@ -35,30 +35,30 @@ fn template(path: &Path, sum: &Sum) -> Result<Update, Failure> {
 }
 
 pub(crate) fn run(args: &DecryptArgs) -> Result<(), Failure> {
-    let key = match files::read_any_key(&args.agreed.key)? {
+    let key = match files::read_any_key(&args.agreed.key.path)? {
         KeyFile::Levelled(key, _) => return vectors::decrypt(args, &key),
         KeyFile::Sums(key) => key,
     };
-    key.secret().map_err(|e| e.within(args.agreed.key.display()))?;
+    key.secret().map_err(|e| e.within(args.agreed.key.path.display()))?;
     let mut files = files::beside_key(key, &args.agreed, &args.used)?;
-    let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
+    let min_clients = args.opening.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
     let member = files.opener(engine(args.place.engine))?;
     let key = member.key.public();
-    let here = |e: Error| e.within(args.input.display());
+    let here = |e: Error| e.within(args.input.path.display());
     let progress =
-        ProgressLine::new(args.report.json, format!("decrypting {}", args.input.display()));
-    let sum = Sum::from_vec(files::read(&args.input)?, key).map_err(here)?;
+        ProgressLine::new(args.report.json, format!("decrypting {}", args.input.path.display()));
+    let sum = Sum::from_vec(files::read(&args.input.path)?, key).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
-    let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
+    let inputs = [&args.input.path, &args.agreed.key.path].into_iter().chain(&args.agreed.job);
     let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
-    let mut out = files::OutputFile::create(&args.out, FileKind::Tensors, &named(&inputs))?;
-    let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
+    let mut out = files::OutputFile::create(&args.out.path, FileKind::Tensors, &named(&inputs))?;
+    let cohorts_out = cohorts::create(args.opening.cohorts.as_deref(), &named(&inputs))?;
     let chunks = sum.agreement.chunks(key.parameters()).count();
     let open = |file: &File| {
         let observe = &progress.counter(chunks.into());
         let to = Destination::File { file, template: template.as_ref(), observe };
-        member.open_sum(&sum, output(args.sum), to)
+        member.open_sum(&sum, output(args.opening.sum), to)
     };
     out.fill(open, |e| match e {
         // What the sum is read from is in memory.
@@ -71,16 +71,16 @@ pub(crate) fn run(args: &DecryptArgs) -> Result<(), Failure> {
     drop(progress);
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
-    let name = output_name(args.sum);
+    let name = output_name(args.opening.sum);
     let (kept, kept_words) = kept(&template.unwrap_or_default());
     let value = json!({
-        "out": shown(&args.out), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
+        "out": shown(&args.out.path), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
         "fewest_contributors": fewest, "values": sum.agreement.values(),
         "cohorts": cohorts.summary(), "kept": kept,
     });
     let line = format!(
         "{}: {name} of {}, {}",
-        args.out.display(),
+        args.out.path.display(),
         cohorts.words(),
         counted(sum.agreement.specs().len(), "tensor")
     );

@@ -17,24 +17,24 @@ use crate::{
 };
 
 pub(crate) fn run(args: &EncryptArgs) -> Result<(), Failure> {
-    let key_path = &args.agreed.key;
+    let key_path = &args.agreed.key.path;
     let file = match files::read_any_key(key_path)? {
         KeyFile::Levelled(key, _) => return vectors::encrypt(args, &key),
         KeyFile::Sums(key) => key,
     };
     vectors::refuse(&args.vector.given(), "sums")?;
     let files = files::beside_key(file, &args.agreed, &args.used)?;
-    let member = files::member(&files, args.client, engine(args.place.engine))?;
+    let member = files::member(&files, args.client.number, engine(args.place.engine))?;
     let (key, job) = (member.key, member.job);
     let progress =
-        ProgressLine::new(args.report.json, format!("encrypting {}", args.input.display()));
+        ProgressLine::new(args.report.json, format!("encrypting {}", args.input.path.display()));
     let (update, clipped_first) =
-        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
-    let here = |e: Error| e.within(args.input.display());
+        files::read_clipped(&args.input.path, args.integers.policy, args.weighting.clip)?;
+    let here = |e: Error| e.within(args.input.path.display());
     let agreement = agreement(args, job, &update)?;
     let inputs =
-        [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
-    let mut out = OutputFile::create(&args.out, FileKind::Contribution, &named(&inputs))?;
+        [Some(&args.input.path), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
+    let mut out = OutputFile::create(&args.out.path, FileKind::Contribution, &named(&inputs))?;
     let parameters = key.public().parameters();
     // A full disk is found before the work.
     let total_bytes = agreement.chunks(parameters).total_bytes() as u64;
@@ -62,14 +62,14 @@ pub(crate) fn run(args: &EncryptArgs) -> Result<(), Failure> {
     let values = agreement.values();
     let (kept, kept_words) = kept(&update);
     let value = json!({
-        "out": shown(&args.out), "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
+        "out": shown(&args.out.path), "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
         "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values),
         "clipped": clipped, "kept": kept,
     });
     lines.extend(kept_words);
     let words = per_value_words(bytes, values);
     let values = counted(values, "value");
-    lines.push(format!("{}: round {round}, {values}, {words}", args.out.display()));
+    lines.push(format!("{}: round {round}, {values}, {words}", args.out.path.display()));
     report(args.report.json, &value, &lines)
 }
 
@@ -84,7 +84,7 @@ fn agreement(args: &EncryptArgs, job: &Job, update: &Update) -> Result<Agreement
         let text = "the job agrees on private ranges: give --ranges, the file that `ciphergram ranges --open` wrote";
         return Err(Failure::Misuse(text.into()));
     }
-    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let here = |e: ciphergram_he::Error| e.within(args.input.path.display());
     let own = RangesFile::measure(update, Policy::Max, args.weighting.weight).map_err(here)?;
     let settled = job.settle(&own.agreement()?).map_err(here)?;
     if !job.settles_ranges() {

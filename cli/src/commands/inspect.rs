@@ -4,11 +4,9 @@ mod capture;
 mod levelled;
 mod plain;
 
-use std::path::Path;
-
 use ciphergram_he::{
-    AgreedRanges, Agreement, AnyKey, Contribution, Error, Job, KeyFile, Parameters, RangesProposal,
-    Sum, TensorSpec,
+    AgreedRanges, Agreement, AnyKey, Contribution, Error, Job, KeyFile, Parameters, PublicKey,
+    RangesProposal, Sum, TensorSpec,
     codec::{Precision, RangesFile},
     frame::{self, Frame},
     keys::permission_warning,
@@ -69,7 +67,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         FileKind::Ranges => ranges(text(), &mut found).map_err(here)?,
         FileKind::Job => job(text(), &mut found).map_err(here)?,
         _ if text().trim_start().starts_with('{') => {
-            key(text(), path, &mut found).map_err(here)?;
+            key(text(), args, &mut found)?;
         }
         _ => {
             let path = path.display();
@@ -268,9 +266,11 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
     Ok(())
 }
 
-fn key(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
-    let key = match KeyFile::from_json(text)? {
-        KeyFile::Levelled(key, _) => return levelled::key(&key, path, found),
+fn key(text: &str, args: &InspectArgs, found: &mut Findings) -> Result<(), Failure> {
+    let path = args.file.as_path();
+    let here = |e: Error| Failure::from(e.within(path.display()));
+    let key = match KeyFile::from_json(text).map_err(here)? {
+        KeyFile::Levelled(key, _) => return levelled::key(&key, path, found).map_err(here),
         KeyFile::Sums(key) => key,
     };
     match &key {
@@ -297,6 +297,27 @@ fn key(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
     if let Some(modulus) = key.public().paillier() {
         let form = if modulus.is_djn() { "short masks" } else { "full-length masks" };
         found.add("modulus_bits", modulus.n().bits(), format!("{}, {form}", modulus.n().bits()));
+    }
+    match key {
+        AnyKey::Secret(..) => use_of(key.public(), args, found),
+        AnyKey::Public(_) | AnyKey::Client(..) => Ok(()),
+    }
+}
+
+/// Describes what a secret key was used for, and whether it opens further sums.
+fn use_of(key: &PublicKey, args: &InspectArgs, found: &mut Findings) -> Result<(), Failure> {
+    let failures = args.used.ledger_of(&args.file)?.failures(key)?;
+    let most = key.parameters().scheme().max_failures();
+    let of_most = most.map_or(String::new(), |most| format!(", of {most} that end it"));
+    found.add("failures", failures, format!("{failures} sums that did not open{of_most}"));
+    found.json.insert("max_failures".into(), json!(most));
+    if most.is_some_and(|most| failures >= most) {
+        found.lines.push("it opens no more sums: make another key".into());
+    }
+    let proves = key.check_sums().is_ok();
+    found.json.insert("sum_key".into(), proves.into());
+    if !proves {
+        found.lines.push("it has no sum key: ciphergram keygen --upgrade".into());
     }
     Ok(())
 }

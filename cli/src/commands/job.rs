@@ -16,10 +16,10 @@ use crate::{
 };
 
 pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
-    let key = files::read_key(&args.key)?;
-    key.public().check_sums().map_err(|e| e.within(args.key.display()))?;
+    let key = files::read_key(&args.key.path)?;
+    key.public().check_sums().map_err(|e| e.within(args.key.path.display()))?;
     let defaults = Limits::of_key(key.public());
-    let clients = args.clients.unwrap_or(defaults.clients);
+    let clients = args.clients.count.unwrap_or(defaults.clients);
     let mut max_weight = args.max_weight;
     let (mut tensors, mut kept) = (None, None);
     let settled = match &args.ranges {
@@ -39,15 +39,16 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
             each.map(|(spec, &range)| SettledTensor { spec: spec.clone(), range: Some(range) });
         tensors = Some(settled.collect());
     } else if let Some(path) = &args.layout {
-        let update = files::read_update(path, args.integers.policy())?;
+        let update = files::read_update(path, args.integers.policy)?;
         kept = report::kept(&update).1;
         let specs = update.specs();
         tensors = Some(specs.into_iter().map(|spec| SettledTensor { spec, range: None }).collect());
     }
-    let allow = args.allow.as_ref().map(|path| read_allowed(path)).transpose()?.map(|allowed| {
-        let node = |(node, client): (_, _)| AllowedNode { node: format!("{node}"), client };
-        allowed.into_iter().map(|(id, client)| node((id, client))).collect()
-    });
+    let allow =
+        args.clients.allow.as_ref().map(|path| read_allowed(path)).transpose()?.map(|allowed| {
+            let node = |(node, client): (_, _)| AllowedNode { node: format!("{node}"), client };
+            allowed.into_iter().map(|(id, client)| node((id, client))).collect()
+        });
     let budget = args.dp_epsilon.zip(args.dp_rounds).map(|(epsilon, rounds)| Budget {
         epsilon,
         delta: args.dp_delta,
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
     let noise = args.dp_sigma.zip(args.dp_clip);
     let noise = noise.map(|(sigma, clip)| NoiseLimits { sigma, clip, budget });
     let private_ranges = private_ranges(args, &key, clients)?;
-    let defaults = defaults.of_clients(clients, args.min_clients);
+    let defaults = defaults.of_clients(clients, args.clients.min_clients);
     let limits = Limits {
         colluders: args.colluders.or(defaults.colluders),
         tensors,
@@ -68,10 +69,10 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
     };
     let limits = limits.up_to(max_weight, args.max_range)?;
     let job = ciphergram_he::Job::new(key.public(), limits)?;
-    job.save(&args.out)?;
+    job.save(&args.out.path)?;
     let (id, limits) = (job.id().to_string(), job.limits());
     let mut lines = vec![
-        format!("{}: job {id} of {}", args.out.display(), counted(limits.clients, "client")),
+        format!("{}: job {id} of {}", args.out.path.display(), counted(limits.clients, "client")),
         format!(
             "sums of {} or more, of whom {} may collude, weights up to {}, ranges up to {}",
             limits.min_clients,
@@ -105,7 +106,11 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
     }
     lines.extend(kept);
     let content: Value = serde_json::from_str(&job.to_json()?)?;
-    report(args.report.json, &json!({"out": shown(&args.out), "id": id, "job": content}), &lines)
+    report(
+        args.report.json,
+        &json!({"out": shown(&args.out.path), "id": id, "job": content}),
+        &lines,
+    )
 }
 
 /// Returns how ranges are agreed on, if they are: by the secret in a client's key.
@@ -132,7 +137,7 @@ fn private_ranges(
         }),
         private => private.ranges_secret().ok_or(Error::NoRangesSecret),
     };
-    let key = secret.map(RangesSecret::id).map_err(|e| e.within(args.key.display()))?;
+    let key = secret.map(RangesSecret::id).map_err(|e| e.within(args.key.path.display()))?;
     let usual = PrivateRanges::new(rank.unwrap_or(Rank::usual(clients)), key);
     Ok(Some(PrivateRanges {
         levels: args.levels.unwrap_or(usual.levels),

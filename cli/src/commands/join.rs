@@ -38,23 +38,24 @@ const GOES_ON: &str = "stopped; the same command goes on with what was sealed";
 
 pub(crate) fn run(args: &JoinArgs) -> Result<(), Failure> {
     let mut files =
-        files::beside_key(files::read_key(&args.agreed.key)?, &args.agreed, &args.used)?;
-    let min_clients = args.min_clients.unwrap_or(files.job.min_clients());
+        files::beside_key(files::read_key(&args.agreed.key.path)?, &args.agreed, &args.used)?;
+    let min_clients = args.opening.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
-    let member = files::member(&files, args.client, engine(args.place.engine))?;
-    if let (KeyRef::Client(_), true) = (member.key, args.sum) {
+    let member = files::member(&files, args.client.number, engine(args.place.engine))?;
+    if let (KeyRef::Client(_), true) = (member.key, args.opening.sum) {
         let text = "--sum needs a secret key: with a client's the sum is written encrypted";
         return Err(Failure::Misuse(text.into()));
     }
-    let Tune { paths, split: flows, poll, .. } = args.tune;
-    let paths = federation::PathConfig { paths, flows, poll, datagram_bytes: args.datagram.bytes };
+    let Tune { paths, split: flows, poll, .. } = args.link.tune;
+    let paths = federation::PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
     let spool = spool_of(args)?;
     if args.before.is_some() {
         // What is wrong with the rest is said before that takes its time.
         FoundServer::find(args, member.key.number(), paths)?;
     }
     let is_stream = |path: &Path| path.as_os_str() == "-";
-    if args.rounds > 1 && [&args.input, &args.out].into_iter().any(|path| is_stream(path)) {
+    if args.rounds > 1 && [&args.input.path, &args.out.path].into_iter().any(|path| is_stream(path))
+    {
         let text = "--rounds takes files: a stream has no end of a round";
         return Err(Failure::Misuse(text.into()));
     }
@@ -98,7 +99,7 @@ fn take_part(
     spool: &Path,
 ) -> Result<(), Failure> {
     let (update, clipped_first) =
-        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
+        files::read_clipped(&args.input.path, args.integers.policy, args.weighting.clip)?;
     let outputs = Outputs::create(args, member.key, &update)?;
     let _unless_stopped = remove_if_empty(spool);
     let participation = Participation {
@@ -141,8 +142,8 @@ fn take_part(
 /// Returns the spool's name.
 fn spool_of(args: &JoinArgs) -> Result<PathBuf, Failure> {
     if let Some(spool) = &args.spool {
-        if *spool == args.out {
-            let out = args.out.display();
+        if *spool == args.out.path {
+            let out = args.out.path.display();
             return Err(Failure::Misuse(format!(
                 "--spool {out} is --out as well: they are two files"
             )));
@@ -150,13 +151,13 @@ fn spool_of(args: &JoinArgs) -> Result<PathBuf, Failure> {
         return Ok(spool.clone());
     }
     // A folder is refused as one.
-    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file() && !out.is_dir());
-    if is_stream || args.out.as_os_str() == "-" {
-        let out = args.out.display();
+    let is_stream = fs::metadata(&args.out.path).is_ok_and(|out| !out.is_file() && !out.is_dir());
+    if is_stream || args.out.path.as_os_str() == "-" {
+        let out = args.out.path.display();
         let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
         return Err(Failure::Misuse(text));
     }
-    let mut name = OsString::from(&args.out);
+    let mut name = OsString::from(&args.out.path);
     name.push(".spool");
     Ok(name.into())
 }
@@ -183,7 +184,7 @@ fn refused(args: &JoinArgs, spool: &Path, error: federation::Error) -> Failure {
             | Error::NotExact { .. }
             | Error::Weight { .. }
             | Error::Layout { .. }),
-        ) => e.within(args.input.display()).into(),
+        ) => e.within(args.input.path.display()).into(),
         federation::Error::Scheme(e @ Error::TooFewContributors { found, .. })
             if spool.exists() =>
         {
@@ -211,7 +212,8 @@ struct Outputs {
 impl Outputs {
     /// Opens the outputs, with space for the result.
     fn create(args: &JoinArgs, key: KeyRef<'_>, update: &Update) -> Result<Self, Failure> {
-        let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
+        let inputs =
+            [Some(&args.input.path), Some(&args.agreed.key.path), args.agreed.job.as_ref()];
         let (kind, bytes) = match key {
             KeyRef::Client(key) => {
                 let values = update.tensors().iter().filter_map(|t| t.spec.values()).sum();
@@ -219,9 +221,12 @@ impl Outputs {
             }
             KeyRef::Secret(..) => (FileKind::Tensors, update.file_bytes()?),
         };
-        let mut out = OutputFile::create(&args.out, kind, &named(&inputs))?;
+        let mut out = OutputFile::create(&args.out.path, kind, &named(&inputs))?;
         out.reserve(bytes)?;
-        Ok(Self { out, cohorts: cohorts::create(args.cohorts.as_deref(), &named(&inputs))? })
+        Ok(Self {
+            out,
+            cohorts: cohorts::create(args.opening.cohorts.as_deref(), &named(&inputs))?,
+        })
     }
 
     /// Writes the mean, or the sum that this client cannot open, and its cohorts.
@@ -237,7 +242,7 @@ impl Outputs {
             KeyRef::Secret(..) => {
                 let open = |file: &File| {
                     let to = Destination::File { file, template: Some(update), observe: &|_| {} };
-                    round.open_to(member, output(args.sum), to)
+                    round.open_to(member, output(args.opening.sum), to)
                 };
                 self.out.fill(open, |e| match e {
                     federation::Error::Scheme(Error::Io { why }) => Err(why),
@@ -274,13 +279,13 @@ fn describe(
     let (kept, kept_words) = kept(participation.update);
     lines.extend(kept_words);
     let (name, closed) = match key {
-        KeyRef::Secret(..) => (output_name(args.sum), ""),
+        KeyRef::Secret(..) => (output_name(args.opening.sum), ""),
         KeyRef::Client(_) => {
             ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt")
         }
     };
     let value = json!({
-        "event": "finished", "out": shown(&args.out), "output": name, "round": sum.round,
+        "event": "finished", "out": shown(&args.out.path), "output": name, "round": sum.round,
         "contributors": sum.contributors.len(), "fewest_contributors": fewest, "values": values,
         "cohorts": cohorts.summary(),
         "bytes_per_value_up": per_value(bytes, values),
@@ -293,7 +298,7 @@ fn describe(
         "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
-    let (out, words) = (args.out.display(), cohorts.words());
+    let (out, words) = (args.out.path.display(), cohorts.words());
     lines.push(format!("{out}: {name} of round {} over {words}{closed}", sum.round));
     Ok((value, lines))
 }

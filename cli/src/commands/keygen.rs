@@ -24,6 +24,12 @@ use crate::{
 const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
 
 pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.upgrade {
+        refuse_existing(&args.out.path)?;
+        let key = files::read_secret(path)?.upgrade().map_err(|e| e.within(path.display()))?;
+        let (value, lines) = write(&key, Limits::of_key(key.public()), &args.out.path, None)?;
+        return report(args.report.json, &value, &lines);
+    }
     let scheme = match args.set.scheme {
         AnyScheme::Levelled(preset) => {
             vectors::refuse(&args.set.of_sums(), preset.name())?;
@@ -33,7 +39,7 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
         AnyScheme::Sums(scheme) => scheme,
     };
     vectors::refuse(&[("--rotations", !args.rotations.is_empty())], scheme.name())?;
-    refuse_existing(&args.out)?;
+    refuse_existing(&args.out.path)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
     let has_ranges = args.ranges_key || former.as_ref().is_some_and(Former::has_ranges);
     if has_ranges && !HAS_BOOTSTRAPS {
@@ -56,10 +62,10 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
     if let (Some(private), Some(secret)) = (&mut limits.private_ranges, key.ranges_secret()) {
         private.key = secret.id();
     }
-    let (mut value, mut lines) = write(&key, limits, &args.out, former.as_ref())?;
+    let (mut value, mut lines) = write(&key, limits, &args.out.path, former.as_ref())?;
     if let Some(former) = former {
         value["replaces"] = former.key.id().to_string().into();
-        lines.extend(former.steps(&key, &args.out));
+        lines.extend(former.steps(&key, &args.out.path));
     }
     report(args.report.json, &value, &lines)
 }

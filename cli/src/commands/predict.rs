@@ -20,15 +20,15 @@ use crate::{
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let engine = engine(args.place.engine);
     let model = read_model(&args.model)?;
-    let inputs = [Some(&args.key), Some(&args.model), Some(&args.input)];
-    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
+    let inputs = [Some(&args.key.path), Some(&args.model), Some(&args.input.path)];
+    let out = OutputFile::create(&args.out.path, FileKind::Vector, &named(&inputs))?;
     let progress = ProgressLine::new(args.report.json, format!("running {}", args.model.display()));
-    let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
-    let (source, input) = read(&args.input, &*engine)?;
+    let evaluator = Evaluator::new(read_evaluation(&args.key.path, &*engine)?, &*engine);
+    let (source, input) = read(&args.input.path, &*engine)?;
     let found = vectors::predict(&evaluator, &model, &input, source);
     let found = found.map_err(|e| match e {
         Error::Ckks(CkksError::Model { .. }) => e.within(args.model.display()),
-        e => e.within(args.input.display()),
+        e => e.within(args.input.path.display()),
     })?;
     let bytes = write(&found.answers, out)?;
     drop(progress);
@@ -41,12 +41,12 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     }
     let (values, (inputs, outputs)) = (found.answers.values(), model.sizes());
     let value = json!({
-        "out": shown(&args.out), "inputs": inputs, "outputs": outputs, "levels": model.depth(), "values": values,
+        "out": shown(&args.out.path), "inputs": inputs, "outputs": outputs, "levels": model.depth(), "values": values,
         "ciphertext_bytes": bytes,
     });
     let line = format!(
         "{}: {}, encrypted, {}",
-        args.out.display(),
+        args.out.path.display(),
         counted(values, "answer"),
         counted(model.depth(), "level")
     );

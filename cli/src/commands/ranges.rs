@@ -9,7 +9,7 @@ use ciphergram_he::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Agreed, RangesArgs},
+    args::{Agreed, KeyArg, RangesArgs},
     failure::Failure,
     files::{self, FileKind, OutputFile, named},
     progress::ProgressLine,
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &RangesArgs) -> Result<(), Failure> {
         }
         _ => FileKind::Ranges,
     };
-    let mut out = OutputFile::create(&args.out, kind, &named(&inputs))?;
+    let mut out = OutputFile::create(&args.out.path, kind, &named(&inputs))?;
     let progress = ProgressLine::new(args.report.json, "reading tensors");
     let found = match &args.key {
         None if args.merge => in_clear(args, &merge(args)?, (json!([]), None))?,
@@ -60,13 +60,13 @@ fn in_clear(
     let agreement = ranges.agreement()?;
     let lines = kept_words.into_iter().chain([format!(
         "{}: ranges of {}, {}, largest weight {}",
-        args.out.display(),
+        args.out.path.display(),
         counted(agreement.specs().len(), "tensor"),
         counted(agreement.values(), "value"),
         agreement.max_weight()
     )]);
     let content: Value = serde_json::from_str(&text)?;
-    let json = json!({"out": shown(&args.out), "ranges": content, "kept": kept});
+    let json = json!({"out": shown(&args.out.path), "ranges": content, "kept": kept});
     Ok(Found { bytes: format!("{text}\n").into_bytes(), json, lines: lines.collect() })
 }
 
@@ -80,9 +80,8 @@ fn only<'a>(args: &'a RangesArgs, what: &str) -> Result<&'a Path, Failure> {
 
 fn measure(args: &RangesArgs) -> Result<Found, Failure> {
     let input = only(args, "one safetensors file, or ranges files with --merge")?;
-    let update = files::read_update(input, args.integers.policy())?;
-    let policy = args.policy.at_bits(args.bits);
-    let measured = RangesFile::measure(&update, policy, args.weight.unwrap_or(1));
+    let update = files::read_update(input, args.integers.policy)?;
+    let measured = RangesFile::measure(&update, args.policy, args.weight.unwrap_or(1));
     in_clear(args, &measured.map_err(|e| e.within(input.display()))?, kept(&update))
 }
 
@@ -98,7 +97,7 @@ fn merge(args: &RangesArgs) -> Result<RangesFile, Failure> {
 
 /// Reads the job of private ranges.
 fn read_job(args: &RangesArgs, path: &Path, key: &PublicKey) -> Result<Job, Failure> {
-    let agreed = Agreed { key: path.into(), job: args.job.clone() };
+    let agreed = Agreed { key: KeyArg { path: path.into() }, job: args.job.clone() };
     files::read_job(&agreed, key)
 }
 
@@ -113,23 +112,22 @@ fn propose(args: &RangesArgs, path: &Path) -> Result<Found, Failure> {
     let key = files::read_key(path)?;
     let client = key.as_client(args.client).map_err(|e| e.within(path.display()))?;
     let job = read_job(args, path, key.public())?;
-    let update = files::read_update(input, args.integers.policy())?;
-    let policy = args.policy.at_bits(args.bits);
-    let proposal = RangesProposal::new(client, &job, &update, policy);
+    let update = files::read_update(input, args.integers.policy)?;
+    let proposal = RangesProposal::new(client, &job, &update, args.policy);
     let proposal = proposal.map_err(|e| within(e, path, input))?;
     let bytes = proposal.to_bytes(key.public());
     let (tensors, levels, number) = (proposal.specs().len(), proposal.levels(), proposal.number());
     let (kept, kept_words) = kept(&update);
     let lines = kept_words.into_iter().chain([format!(
         "{}: proposal of client {number}, {} in {}, encrypted; {} bytes",
-        args.out.display(),
+        args.out.path.display(),
         counted(tensors, "range"),
         counted(levels, "level"),
         bytes.len()
     )]);
     let lines = lines.collect();
     let json = json!({
-        "out": shown(&args.out), "client": number, "tensors": tensors, "levels": levels,
+        "out": shown(&args.out.path), "client": number, "tensors": tensors, "levels": levels,
         "bytes": bytes.len(), "kept": kept,
     });
     Ok(Found { bytes, json, lines })
@@ -157,13 +155,13 @@ fn agree(args: &RangesArgs, path: &Path, progress: &ProgressLine) -> Result<Foun
     let (clients, tensors) = (proposals.len(), agreed.specs().len());
     let lines = vec![format!(
         "{}: ranges of {}, agreed by {}, encrypted; {} bytes, {seconds:.1} s",
-        args.out.display(),
+        args.out.path.display(),
         counted(tensors, "tensor"),
         counted(clients, "client"),
         bytes.len()
     )];
     let json = json!({
-        "out": shown(&args.out), "clients": clients, "tensors": tensors, "bytes": bytes.len(),
+        "out": shown(&args.out.path), "clients": clients, "tensors": tensors, "bytes": bytes.len(),
         "seconds": seconds,
     });
     Ok(Found { bytes, json, lines })

@@ -33,15 +33,16 @@ use pages::Pages;
 use status::Terms;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
-    let key = PublicKey::load(&args.agreed.key)?;
+    let tune = args.link.tune.of_server().map_err(Failure::Misuse)?;
+    let key = PublicKey::load(&args.agreed.key.path)?;
     let job = files::read_job(&args.agreed, &key)?;
     let (config, list) = settings(args, &key, &job)?;
     let scheme = key.parameters().scheme().name();
     let ServerConfig { clients, min_clients, rounds, .. } = config;
     let terms = Terms { scheme, clients, min_clients, rounds };
-    let wires = UdpWire::bind_all(args.listen, args.tune.pipelines, 1)?;
+    let wires = UdpWire::bind_all(args.listen, tune.pipelines, 1)?;
     let mut server = FederationServer::new(wires, key, job, engine(args.place.engine), config)?;
-    if let Some(path) = &args.capture {
+    if let Some(path) = &args.link.capture {
         server.capture(files::create(path, FileKind::Capture)?)?;
     }
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
@@ -91,9 +92,9 @@ fn settings(
     key: &PublicKey,
     job: &Job,
 ) -> Result<(ServerConfig, AllowList), Failure> {
-    let clients = args.clients.unwrap_or(job.limits().clients);
-    let min_clients = args.min_clients.unwrap_or(job.min_clients());
-    if args.min_clients.is_none() && min_clients > clients {
+    let clients = args.clients.count.unwrap_or(job.limits().clients);
+    let min_clients = args.clients.min_clients.unwrap_or(job.min_clients());
+    if args.clients.min_clients.is_none() && min_clients > clients {
         let text = format!(
             "--clients {clients} is fewer than the {min_clients} whose sum the job lets anyone open: make a job for that \
              many, or say --min-clients {clients} here and at every join"
@@ -121,12 +122,12 @@ fn settings(
         wait_for_clients: args.wait_for_clients,
         round_deadline: args.deadline,
         whole: !args.by_chunk,
-        poll: args.tune.poll,
-        datagram_bytes: args.datagram.bytes,
+        poll: args.link.tune.poll,
+        datagram_bytes: args.link.datagram,
         ranges_key: RangesEvaluationKey::of_job(
             job,
             key,
-            &args.agreed.key,
+            &args.agreed.key.path,
             args.ranges_key.as_deref(),
         )?,
     };

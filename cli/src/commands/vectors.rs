@@ -79,8 +79,8 @@ pub(crate) fn keygen(args: &KeygenArgs, preset: Preset) -> Result<(), Failure> {
     let parameters = Arc::new(Parameters::preset(preset));
     let rotations = Rotation::steps(&args.rotations, &parameters);
     let rotations = rotations.map_err(|why| Failure::Misuse(format!("--rotations: {why}")))?;
-    let evaluation = args.out.join(EVALUATION);
-    refuse_existing(&args.out)?;
+    let evaluation = args.out.path.join(EVALUATION);
+    refuse_existing(&args.out.path)?;
     if evaluation.exists() {
         return Err(Error::Exists { path: evaluation }.into());
     }
@@ -91,14 +91,14 @@ pub(crate) fn keygen(args: &KeygenArgs, preset: Preset) -> Result<(), Failure> {
         keys = key.with_conjugate(keys, &engine)?;
     }
     let bytes = keys.to_bytes()?;
-    files::fill(&args.out, |folder| {
+    files::fill(&args.out.path, |folder| {
         key.public().save(&folder.join("public.json"))?;
         key.save(&folder.join("secret.json"))?;
         Ok(ciphergram_he::keys::write_new(&folder.join(EVALUATION), &bytes, 0o644)?)
     })?;
     drop(progress);
     let (id, turns) = (key.public().id().to_string(), keys.rotations().len());
-    let [public, secret] = ["public.json", "secret.json"].map(|name| args.out.join(name));
+    let [public, secret] = ["public.json", "secret.json"].map(|name| args.out.path.join(name));
     let value = json!({
         "scheme": preset.name(), "key_id": id, "rotations": rotations, "evaluation_key_bytes": bytes.len(),
         "public": shown(&public), "secret": shown(&secret), "evaluation": shown(&evaluation),
@@ -122,7 +122,7 @@ pub(crate) fn encrypt(args: &EncryptArgs, key: &LevelledKey) -> Result<(), Failu
     refuse(
         &[
             ("--job", args.agreed.job.is_some()),
-            ("--client", args.client.is_some()),
+            ("--client", args.client.number.is_some()),
             args.used.of_sums(),
             ("--round", args.round.is_some()),
             ("--ranges", args.ranges.is_some()),
@@ -131,28 +131,28 @@ pub(crate) fn encrypt(args: &EncryptArgs, key: &LevelledKey) -> Result<(), Failu
         name,
     )?;
     let progress =
-        ProgressLine::new(args.report.json, format!("encrypting {}", args.input.display()));
+        ProgressLine::new(args.report.json, format!("encrypting {}", args.input.path.display()));
     let (update, _) =
-        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
-    let inputs = [Some(&args.input), Some(&args.agreed.key)];
-    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
+        files::read_clipped(&args.input.path, args.integers.policy, args.weighting.clip)?;
+    let inputs = [Some(&args.input.path), Some(&args.agreed.key.path)];
+    let out = OutputFile::create(&args.out.path, FileKind::Vector, &named(&inputs))?;
     let recipe = Recipe {
         range: args.vector.range.or(args.weighting.clip),
         layout: if args.vector.columns { Layout::Columns } else { Layout::Rows },
     };
     let engine = engine(args.place.engine);
     let vector = Vector::encrypt(key, &update, &recipe, &*engine);
-    let vector = vector.map_err(|e| e.within(args.input.display()))?;
+    let vector = vector.map_err(|e| e.within(args.input.path.display()))?;
     let bytes = write(&vector, out)?;
     drop(progress);
     let (kept, kept_words) = kept(&update);
     let values = vector.values();
     let value = json!({
-        "out": shown(&args.out), "scheme": name, "values": values, "ciphertexts": vector.ciphertexts().len(),
+        "out": shown(&args.out.path), "scheme": name, "values": values, "ciphertexts": vector.ciphertexts().len(),
         "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values), "unit": vector.unit(), "kept": kept,
     });
     let words = per_value_words(bytes, values);
-    let line = format!("{}: {}, {words}", args.out.display(), counted(values, "value"));
+    let line = format!("{}: {}, {words}", args.out.path.display(), counted(values, "value"));
     report(args.report.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }
 
@@ -170,9 +170,9 @@ pub(crate) fn keys_of_sums(key: &LevelledKey) -> Result<EvaluationKeys, Error> {
 pub(crate) fn aggregate(args: &AggregateArgs, keys: EvaluationKeys) -> Result<(), Failure> {
     let name = keys.parameters().named().map_err(Error::from)?.name();
     refuse(&[("--job", args.agreed.job.is_some())], name)?;
-    let read_too = [Some(&args.agreed.key), args.weights.as_ref()];
+    let read_too = [Some(&args.agreed.key.path), args.weights.as_ref()];
     let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
-    let out = OutputFile::create(&args.out, FileKind::Vector, &named(&inputs))?;
+    let out = OutputFile::create(&args.out.path, FileKind::Vector, &named(&inputs))?;
     let progress = ProgressLine::new(args.report.json, "");
     let engine = engine(args.place.engine);
     let weights = args.weights.as_ref().map(|path| read(path, &*engine)).transpose()?;
@@ -188,12 +188,15 @@ pub(crate) fn aggregate(args: &AggregateArgs, keys: EvaluationKeys) -> Result<()
     drop(progress);
     let (values, summed) = (sum.values(), sum.sources().len());
     let value = json!({
-        "out": shown(&args.out), "vectors": summed, "divisor": sum.divisor(), "values": values,
+        "out": shown(&args.out.path), "vectors": summed, "divisor": sum.divisor(), "values": values,
         "ciphertext_bytes": bytes,
     });
     let words = per_value_words(bytes, values);
-    let line =
-        format!("{}: sum of {summed}, {}, {words}", args.out.display(), counted(values, "value"));
+    let line = format!(
+        "{}: sum of {summed}, {}, {words}",
+        args.out.path.display(),
+        counted(values, "value")
+    );
     report(args.report.json, &value, &[line])
 }
 
@@ -204,35 +207,35 @@ pub(crate) fn decrypt(args: &DecryptArgs, key: &LevelledKey) -> Result<(), Failu
             ("--job", args.agreed.job.is_some()),
             args.used.of_sums(),
             ("--template", args.template.is_some()),
-            ("--sum", args.sum),
-            ("--min-clients", args.min_clients.is_some()),
-            ("--cohorts", args.cohorts.is_some()),
+            ("--sum", args.opening.sum),
+            ("--min-clients", args.opening.min_clients.is_some()),
+            ("--cohorts", args.opening.cohorts.is_some()),
         ],
         name,
     )?;
-    let secret = key.secret().map_err(|e| e.within(args.agreed.key.display()))?;
-    let inputs = [Some(&args.input), Some(&args.agreed.key)];
-    let mut out = OutputFile::create(&args.out, FileKind::Tensors, &named(&inputs))?;
+    let secret = key.secret().map_err(|e| e.within(args.agreed.key.path.display()))?;
+    let inputs = [Some(&args.input.path), Some(&args.agreed.key.path)];
+    let mut out = OutputFile::create(&args.out.path, FileKind::Tensors, &named(&inputs))?;
     let progress =
-        ProgressLine::new(args.report.json, format!("decrypting {}", args.input.display()));
+        ProgressLine::new(args.report.json, format!("decrypting {}", args.input.path.display()));
     let engine = engine(args.place.engine);
-    let (_, vector) = read(&args.input, &*engine)?;
+    let (_, vector) = read(&args.input.path, &*engine)?;
     let opened = vector.decrypt(secret, &*engine);
-    let opened = opened.map_err(|e| e.within(args.input.display()))?;
+    let opened = opened.map_err(|e| e.within(args.input.path.display()))?;
     out.put(&opened.to_safetensors()?)?;
     out.commit()?;
     drop(progress);
     let ckks::Bound { magnitude, error } = vector.bound();
     let scale = vector.unit() / vector.divisor() as f64;
     let value = json!({
-        "out": shown(&args.out), "values": vector.values(), "tensors": vector.specs().len(),
+        "out": shown(&args.out.path), "values": vector.values(), "tensors": vector.specs().len(),
         "summed": vector.sources().len(), "claimed_error": error * scale,
         "claimed_magnitude": magnitude * scale,
     });
     let lines = [
         format!(
             "{}: {}, {}",
-            args.out.display(),
+            args.out.path.display(),
             counted(vector.specs().len(), "tensor"),
             counted(vector.values(), "value")
         ),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Dtype, Ledger, MemberFiles, OpenedSum, Tensor, TensorSpec, Update,
+    Ledger, MemberFiles, OpenedSum, Update,
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::{
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     digits::DigitImages,
-    model::{self, Classifier, TRAINING},
+    model::{Classifier, TRAINING, Weights},
     training_seed,
 };
 use crate::{
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
         let began = Instant::now();
         let trained =
             model.local_update(&shard, &TRAINING, training_seed(args.seed, round, number));
-        let update = to_update(&trained)?;
+        let update = trained.to_update()?;
         let participation = Participation {
             member: member.clone(),
             update: &update,
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
         })?;
         let mean = opened.decode(&result.sum, Output::Mean)?;
         let decrypting = result.decrypting + clock.elapsed();
-        model.apply(&from_update(&mean)?).map_err(|e| Failure::Work(e.to_string()))?;
+        model.apply(&Weights::from_update(&mean)?);
         let round_s = began.elapsed().as_secs_f64();
         // Only the demo's own check needs a record: it is no part of a round.
         record(&args.folder, args.client, round, shard.len(), (&result, opened), &mean)?;
@@ -115,26 +115,6 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
         print(&serde_json::to_string(&report)?)?;
     }
     Ok(client.leave()?)
-}
-
-fn to_update(tensors: &[model::NamedArray]) -> Result<Update, Failure> {
-    let tensors = tensors.iter().map(|t| {
-        let shape = t.shape.iter().map(|&d| d as u64).collect();
-        let spec = TensorSpec { name: t.name.clone(), dtype: Dtype::F32, shape };
-        Tensor::from_values(spec, &t.values.iter().map(|&x| f64::from(x)).collect::<Vec<_>>())
-    });
-    Ok(Update::new(tensors.collect::<Result<_, _>>()?))
-}
-
-pub(super) fn from_update(update: &Update) -> Result<Vec<model::NamedArray>, Failure> {
-    let convert = |t: &Tensor| {
-        Ok(model::NamedArray {
-            name: t.spec.name.clone(),
-            shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
-            values: t.values()?.iter().map(|&x| x as f32).collect(),
-        })
-    };
-    update.tensors().iter().map(convert).collect()
 }
 
 /// A record for the check: this client's own integers, its weight, and all that it decrypted.

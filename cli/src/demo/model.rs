@@ -9,10 +9,12 @@
 //! Plain minibatch gradient descent in `f32`, with every sum in a fixed order: the same seed gives
 //! the same bits on one machine, which is what lets a plaintext twin run beside encrypted training.
 
+use ciphergram_he::{Dtype, Tensor, TensorSpec, Update};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::digits::{CLASSES, DigitImages, PIXELS, shuffled};
+use crate::failure::Failure;
 
 /// Units of the hidden layer; with 280 the network has 21,010 parameters.
 const HIDDEN: usize = 280;
@@ -42,36 +44,61 @@ pub(super) struct Training {
     pub(super) learning_rate: f32,
 }
 
-/// A named array of numbers.
+/// A number for each weight of the model, or what is added to it: the parameters of [`LAYOUT`], each row-major.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct NamedArray {
-    /// Unique within a model or an update.
-    pub(super) name: String,
-    /// Row-major; the product is the number of values.
-    pub(super) shape: Vec<usize>,
-    /// The numbers themselves.
-    pub(super) values: Vec<f32>,
+pub(super) struct Weights(pub(super) [Vec<f32>; 4]);
+
+impl Weights {
+    pub(super) fn zeros() -> Self {
+        Self(LAYOUT.map(|(_, shape)| vec![0.0; shape.iter().product()]))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    /// Adds others, times `scale`.
+    pub(super) fn add(&mut self, scale: f32, others: &Self) {
+        for (own, other) in self.0.iter_mut().zip(&others.0) {
+            add_scaled(own, scale, other);
+        }
+    }
+
+    /// Returns them as tensors of their names.
+    pub(super) fn to_update(&self) -> Result<Update, Failure> {
+        let tensors = LAYOUT.iter().zip(&self.0).map(|((name, shape), values)| {
+            let values: Vec<_> = values.iter().map(|&x| f64::from(x)).collect();
+            Tensor::from_values(spec(name, shape), &values)
+        });
+        Ok(Update::new(tensors.collect::<Result<_, _>>()?))
+    }
+
+    /// Reads tensors, which may stand in any order.
+    ///
+    /// # Errors
+    ///
+    /// A parameter has no tensor of its name and shape.
+    pub(super) fn from_update(update: &Update) -> Result<Self, Failure> {
+        let mut weights = Self::zeros();
+        for ((name, shape), weights) in LAYOUT.iter().zip(&mut weights.0) {
+            let tensor = update.tensors().iter().find(|tensor| tensor.spec.name == *name);
+            let missing = || Failure::Work(format!("the update has no tensor {name:?}"));
+            let tensor = tensor.ok_or_else(missing)?;
+            let found = &tensor.spec.shape;
+            if *found != spec(name, shape).shape {
+                return Err(Failure::Work(format!(
+                    "tensor {name:?} of the update has shape {found:?} instead of {shape:?}"
+                )));
+            }
+            *weights = tensor.values()?.iter().map(|&x| x as f32).collect();
+        }
+        Ok(weights)
+    }
 }
 
-/// An update that does not fit the model.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum Misfit {
-    /// A parameter of the model has no tensor in the update.
-    #[error("the update has no tensor {name:?}")]
-    Missing {
-        /// The parameter's name.
-        name: String,
-    },
-    /// A tensor of the update has another shape than the parameter of its name.
-    #[error("tensor {name:?} of the update has shape {found:?} instead of {expected:?}")]
-    Shape {
-        /// The parameter's name.
-        name: String,
-        /// The parameter's shape.
-        expected: Vec<usize>,
-        /// The shape in the update.
-        found: Vec<usize>,
-    },
+fn spec(name: &str, shape: &[usize]) -> TensorSpec {
+    let shape = shape.iter().map(|&d| d as u64).collect();
+    TensorSpec { name: name.into(), dtype: Dtype::F32, shape }
 }
 
 /// The quality of a model on images.
@@ -86,8 +113,7 @@ pub(super) struct Quality {
 /// A two-layer classifier.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Classifier {
-    /// One tensor an entry of [`LAYOUT`].
-    parameters: [NamedArray; 4],
+    weights: Weights,
 }
 
 impl Classifier {
@@ -99,18 +125,16 @@ impl Classifier {
     /// numbers have that variance when they reach to √(6 / inputs).
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        let mut parameters = LAYOUT.map(|(name, shape)| zeros(name, shape));
-        let [hidden_weight, _, output_weight, _] = &mut parameters;
-        for tensor in [hidden_weight, output_weight] {
-            let reach = (6.0 / tensor.shape[1] as f32).sqrt();
-            tensor.values.fill_with(|| reach * signed_unit(&mut rng));
+        let mut weights = Weights::zeros();
+        for (tensor, inputs) in [(0, PIXELS), (2, HIDDEN)] {
+            let reach = (6.0 / inputs as f32).sqrt();
+            weights.0[tensor].fill_with(|| reach * signed_unit(&mut rng));
         }
-        Self { parameters }
+        Self { weights }
     }
 
-    /// Returns the parameters as named tensors, in a fixed order.
-    pub(super) fn parameters(&self) -> &[NamedArray] {
-        &self.parameters
+    pub(super) fn weights(&self) -> &Weights {
+        &self.weights
     }
 
     /// Trains a copy on `shard`, and returns what that adds to each parameter: trained minus
@@ -124,7 +148,7 @@ impl Classifier {
         shard: &DigitImages,
         training: &Training,
         seed: u64,
-    ) -> Vec<NamedArray> {
+    ) -> Weights {
         let mut trained = self.clone();
         let mut scratch = TrainingBuffers::new();
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
@@ -134,25 +158,13 @@ impl Classifier {
                 trained.step(shard, batch, training.learning_rate, &mut scratch);
             }
         }
-        for (tensor, initial) in trained.parameters.iter_mut().zip(&self.parameters) {
-            add_scaled(&mut tensor.values, -1.0, &initial.values);
-        }
-        trained.parameters.into()
+        trained.weights.add(-1.0, &self.weights);
+        trained.weights
     }
 
-    /// Adds an update, whose tensors may stand in any order.
-    ///
-    /// # Errors
-    ///
-    /// [`Misfit`] if a parameter has no tensor of its name and shape; the model is then unchanged.
-    pub(super) fn apply(&mut self, update: &[NamedArray]) -> Result<(), Misfit> {
-        let mut next = self.clone();
-        for parameter in &mut next.parameters {
-            let tensor = matching(parameter, update)?;
-            add_scaled(&mut parameter.values, 1.0, &tensor.values);
-        }
-        *self = next;
-        Ok(())
+    /// Adds an update.
+    pub(super) fn apply(&mut self, update: &Weights) {
+        self.weights.add(1.0, update);
     }
 
     /// Loss and accuracy over `digits`; both 0 if there are none.
@@ -176,21 +188,18 @@ impl Classifier {
         rate: f32,
         scratch: &mut TrainingBuffers,
     ) {
-        scratch.gradient.iter_mut().for_each(|tensor| tensor.values.fill(0.0));
+        scratch.gradient.0.iter_mut().for_each(|tensor| tensor.fill(0.0));
         for &index in batch {
             self.forward(shard.image(index), scratch);
             softmax_loss(&mut scratch.logits, shard.label(index));
             self.backward(shard.image(index), scratch);
         }
-        let scale = -rate / batch.len() as f32;
-        for (parameter, gradient) in self.parameters.iter_mut().zip(&scratch.gradient) {
-            add_scaled(&mut parameter.values, scale, &gradient.values);
-        }
+        self.weights.add(-rate / batch.len() as f32, &scratch.gradient);
     }
 
     /// Leaves the hidden activations and the logits of one image in `scratch`.
     fn forward(&self, image: &[f32], scratch: &mut TrainingBuffers) {
-        let [hidden_weight, hidden_bias, output_weight, output_bias] = &self.parameters;
+        let [hidden_weight, hidden_bias, output_weight, output_bias] = &self.weights.0;
         affine(hidden_weight, hidden_bias, image, &mut scratch.hidden);
         scratch.hidden.iter_mut().for_each(|unit| *unit = unit.max(0.0));
         affine(output_weight, output_bias, &scratch.hidden, &mut scratch.logits);
@@ -199,18 +208,17 @@ impl Classifier {
     /// Adds one image's gradient, given ∂loss/∂logits in `scratch.logits`.
     fn backward(&self, image: &[f32], scratch: &mut TrainingBuffers) {
         let TrainingBuffers { hidden, hidden_slope, logits, gradient } = scratch;
-        let [hidden_weight, hidden_bias, output_weight, output_bias] = gradient;
-        let [_, _, weight, _] = &self.parameters;
-        let rows = weight.values.chunks_exact(HIDDEN);
+        let [hidden_weight, hidden_bias, output_weight, output_bias] = &mut gradient.0;
+        let rows = self.weights.0[2].chunks_exact(HIDDEN);
         hidden_slope.fill(0.0);
-        add_scaled(&mut output_bias.values, 1.0, logits);
-        let gradient_rows = output_weight.values.chunks_exact_mut(HIDDEN);
+        add_scaled(output_bias, 1.0, logits);
+        let gradient_rows = output_weight.chunks_exact_mut(HIDDEN);
         for ((row, gradient_row), &slope) in rows.zip(gradient_rows).zip(&*logits) {
             add_scaled(gradient_row, slope, hidden);
             add_scaled(hidden_slope, slope, row);
         }
-        let gradient_rows = hidden_weight.values.chunks_exact_mut(PIXELS);
-        let units = gradient_rows.zip(&mut hidden_bias.values).zip(&*hidden_slope).zip(&*hidden);
+        let gradient_rows = hidden_weight.chunks_exact_mut(PIXELS);
+        let units = gradient_rows.zip(hidden_bias).zip(&*hidden_slope).zip(&*hidden);
         for (((gradient_row, bias), &slope), &unit) in units {
             // A unit that is off passes nothing back.
             if unit > 0.0 {
@@ -228,7 +236,7 @@ struct TrainingBuffers {
     hidden_slope: Vec<f32>,
     /// The logits, then ∂loss/∂logits in their place.
     logits: Vec<f32>,
-    gradient: [NamedArray; 4],
+    gradient: Weights,
 }
 
 impl TrainingBuffers {
@@ -237,14 +245,9 @@ impl TrainingBuffers {
             hidden: vec![0.0; HIDDEN],
             hidden_slope: vec![0.0; HIDDEN],
             logits: vec![0.0; CLASSES],
-            gradient: LAYOUT.map(|(name, shape)| zeros(name, shape)),
+            gradient: Weights::zeros(),
         }
     }
-}
-
-fn zeros(name: &str, shape: &[usize]) -> NamedArray {
-    let values = vec![0.0; shape.iter().product()];
-    NamedArray { name: name.to_owned(), shape: shape.to_vec(), values }
 }
 
 /// Uniform in −1..1, of 24 random bits: as many as an `f32` holds.
@@ -252,26 +255,10 @@ fn signed_unit(rng: &mut ChaCha20Rng) -> f32 {
     (rng.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0
 }
 
-fn matching<'a>(
-    parameter: &NamedArray,
-    update: &'a [NamedArray],
-) -> Result<&'a NamedArray, Misfit> {
-    let named = update.iter().find(|tensor| tensor.name == parameter.name);
-    let tensor = named.ok_or_else(|| Misfit::Missing { name: parameter.name.clone() })?;
-    if tensor.shape != parameter.shape || tensor.values.len() != parameter.values.len() {
-        return Err(Misfit::Shape {
-            name: parameter.name.clone(),
-            expected: parameter.shape.clone(),
-            found: tensor.shape.clone(),
-        });
-    }
-    Ok(tensor)
-}
-
 /// out = weight · input + bias, weight being `[out][input]`.
-fn affine(weight: &NamedArray, bias: &NamedArray, input: &[f32], out: &mut [f32]) {
-    let rows = weight.values.chunks_exact(input.len());
-    for ((value, row), &bias) in out.iter_mut().zip(rows).zip(&bias.values) {
+fn affine(weight: &[f32], bias: &[f32], input: &[f32], out: &mut [f32]) {
+    let rows = weight.chunks_exact(input.len());
+    for ((value, row), &bias) in out.iter_mut().zip(rows).zip(bias) {
         *value = bias + dot(row, input);
     }
 }
@@ -318,15 +305,13 @@ mod tests {
     use super::*;
 
     /// Returns the weighted mean of the clients' updates, as a plaintext aggregator takes it.
-    fn weighted_mean(updates: &[Vec<NamedArray>], weights: &[usize]) -> Vec<NamedArray> {
+    fn weighted_mean(updates: &[Weights], weights: &[usize]) -> Weights {
         let total = weights.iter().sum::<usize>() as f32;
-        let mut mean = LAYOUT.map(|(name, shape)| zeros(name, shape));
+        let mut mean = Weights::zeros();
         for (update, &weight) in updates.iter().zip(weights) {
-            for (mean, tensor) in mean.iter_mut().zip(update) {
-                add_scaled(&mut mean.values, weight as f32 / total, &tensor.values);
-            }
+            mean.add(weight as f32 / total, update);
         }
-        mean.into()
+        mean
     }
 
     /// Plain federated averaging; the accuracy after the last round.
@@ -340,8 +325,8 @@ mod tests {
                 let seed = seed << 32 | round << 16 | client as u64;
                 model.local_update(shard, &TRAINING, seed)
             };
-            let updates: Vec<Vec<NamedArray>> = shards.iter().enumerate().map(train).collect();
-            model.apply(&weighted_mean(&updates, &weights)).unwrap();
+            let updates: Vec<_> = shards.iter().enumerate().map(train).collect();
+            model.apply(&weighted_mean(&updates, &weights));
         }
         model.evaluate(&split.test)
     }
@@ -358,12 +343,7 @@ mod tests {
 
     #[test]
     fn the_model_is_as_large_as_promised() {
-        let model = Classifier::new(0);
-        let counts = model.parameters().iter().map(|tensor| tensor.values.len());
-        assert_eq!(counts.sum::<usize>(), 21_010);
-        for tensor in model.parameters() {
-            assert_eq!(tensor.values.len(), tensor.shape.iter().product::<usize>());
-        }
+        assert_eq!(Classifier::new(0).weights().count(), 21_010);
     }
 
     #[test]
@@ -376,11 +356,11 @@ mod tests {
         for (layer, index) in [(0, 650), (0, 7_010), (1, 5), (2, 3), (2, 2_000), (3, 9)] {
             let loss_at = |offset: f32| {
                 let mut moved = model.clone();
-                moved.parameters[layer].values[index] += offset;
+                moved.weights.0[layer][index] += offset;
                 moved.evaluate(&shard).loss
             };
             let slope = (loss_at(1e-2) - loss_at(-1e-2)) / 2e-2;
-            let found = -f64::from(gradient[layer].values[index]);
+            let found = -f64::from(gradient.0[layer][index]);
             assert!((slope - found).abs() < 1e-4, "{layer}.{index}: {slope} against {found}");
         }
     }
@@ -393,7 +373,7 @@ mod tests {
         let update = model.local_update(&shard, &TRAINING, 3);
         assert_eq!(update, model.local_update(&shard, &TRAINING, 3));
         assert_ne!(update, model.local_update(&shard, &TRAINING, 4));
-        model.apply(&update).unwrap();
+        model.apply(&update);
         assert!(model.evaluate(&shard).loss < before.loss);
     }
 
@@ -401,33 +381,31 @@ mod tests {
     fn an_empty_shard_changes_nothing() {
         let empty = DigitImages::load().shards(4_000, 0).into_iter().find(|shard| shard.len() == 0);
         let update = Classifier::new(0).local_update(&empty.unwrap(), &TRAINING, 0);
-        assert!(update.iter().flat_map(|tensor| &tensor.values).all(|value| *value == 0.0));
+        assert!(update.0.iter().flatten().all(|value| *value == 0.0));
     }
 
     #[test]
     fn an_update_finds_its_tensors_by_name() {
-        let mut model = Classifier::new(4);
-        let mut update = model.parameters().to_vec();
-        update.reverse();
-        model.apply(&update).unwrap();
-        let doubled = Classifier::new(4).parameters()[0].values[0] * 2.0;
-        assert_eq!(model.parameters()[0].values[0], doubled);
+        let weights = Classifier::new(4).weights;
+        let update = weights.to_update().unwrap_or_else(|e| panic!("{e}"));
+        assert_ne!(update.tensors()[0].spec.name, LAYOUT[0].0, "sorted by name");
+        let read = Weights::from_update(&update);
+        assert_eq!(read.unwrap_or_else(|e| panic!("{e}")), weights);
     }
 
     #[test]
-    fn an_update_that_does_not_fit_is_refused_whole() {
-        let mut model = Classifier::new(5);
-        let initial = model.clone();
-        let mut update = model.parameters().to_vec();
-        update[3].shape = vec![2, 5];
-        let refusal = model.apply(&update).unwrap_err();
-        assert_eq!(
-            refusal.to_string(),
-            "tensor \"output.bias\" of the update has shape [2, 5] instead of [10]"
-        );
-        update.pop();
-        let refusal = model.apply(&update).unwrap_err();
-        assert_eq!(refusal.to_string(), "the update has no tensor \"output.bias\"");
-        assert_eq!(model, initial);
+    fn an_update_that_does_not_fit_is_refused() {
+        let update = Classifier::new(5).weights.to_update().unwrap_or_else(|e| panic!("{e}"));
+        let refusal = |other: Option<Tensor>| {
+            let kept = update.tensors().iter().filter(|tensor| tensor.spec.name != "output.bias");
+            match Weights::from_update(&Update::new(kept.cloned().chain(other).collect())) {
+                Err(refusal) => refusal.to_string(),
+                Ok(_) => panic!("it fits"),
+            }
+        };
+        let other = Tensor::from_values(spec("output.bias", &[2, 5]), &[0.0; 10]).unwrap();
+        let shape = "tensor \"output.bias\" of the update has shape [2, 5] instead of [10]";
+        assert_eq!(refusal(Some(other)), shape);
+        assert_eq!(refusal(None), "the update has no tensor \"output.bias\"");
     }
 }

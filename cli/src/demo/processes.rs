@@ -102,18 +102,18 @@ impl Processes {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
         serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
-        serve.extend(words(&format!("{} {}", log.option(), args.place.engine.option())));
+        let common = format!("{} --engine {}", log.option(), args.place.engine);
+        serve.extend(words(&common));
         serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
         let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
         let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
         let address = line["address"].as_str().unwrap_or_default();
         let threads = threads_each(usize::from(args.clients));
         let clients = (0..args.clients).map(|number| {
-            let mut client = words(&format!("demo-client --server {address} --client {number}"));
-            client.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
-            client.extend(words(&format!("--seed {} {}", args.seed, log.option())));
-            client.extend(words(args.place.engine.option()));
-            client.extend(["--folder".into(), folder.display().to_string()]);
+            let DemoArgs { clients, rounds, seed, .. } = args;
+            let mut client = vec!["demo-client".to_owned(), folder.display().to_string()];
+            client.extend(words(&format!("{address} {number} {clients} {rounds} {seed}")));
+            client.extend(words(&common));
             Process::start(format!("client {number}"), &client, threads)
         });
         let clients = clients.collect::<Result<_, _>>()?;

@@ -2,10 +2,9 @@
 
 use super::{
     digits::DigitImages,
-    model::{Classifier, NamedArray, Quality, TRAINING},
+    model::{Classifier, Quality, TRAINING, Weights},
     training_seed,
 };
-use crate::failure::Failure;
 
 /// Federated averaging in one process.
 pub(super) struct PlaintextTraining {
@@ -23,7 +22,7 @@ impl PlaintextTraining {
     }
 
     pub(super) fn parameters(&self) -> usize {
-        self.model.parameters().iter().map(|t| t.values.len()).sum()
+        self.model.weights().count()
     }
 
     pub(super) fn training_images(&self) -> usize {
@@ -35,7 +34,7 @@ impl PlaintextTraining {
     }
 
     /// Runs one round: every client's update, their mean weighted by images, one step.
-    pub(super) fn round(&mut self, round: u32) -> Result<Quality, Failure> {
+    pub(super) fn round(&mut self, round: u32) -> Quality {
         let updates: Vec<_> = self
             .shards
             .iter()
@@ -45,18 +44,18 @@ impl PlaintextTraining {
                 (shard.len() as f64, self.model.local_update(shard, &TRAINING, seed))
             })
             .collect();
-        self.model.apply(&mean(&updates)).map_err(|e| Failure::Work(e.to_string()))?;
-        Ok(self.model.evaluate(&self.test))
+        self.model.apply(&mean(&updates));
+        self.model.evaluate(&self.test)
     }
 }
 
 /// Returns the weighted mean of updates, value by value.
-fn mean(updates: &[(f64, Vec<NamedArray>)]) -> Vec<NamedArray> {
+fn mean(updates: &[(f64, Weights)]) -> Weights {
     let total: f64 = updates.iter().map(|(weight, _)| weight).sum();
-    let mut mean = updates[0].1.clone();
-    for (t, tensor) in mean.iter_mut().enumerate() {
-        for (i, value) in tensor.values.iter_mut().enumerate() {
-            let sum: f64 = updates.iter().map(|(w, u)| w * f64::from(u[t].values[i])).sum();
+    let mut mean = Weights::zeros();
+    for (t, tensor) in mean.0.iter_mut().enumerate() {
+        for (i, value) in tensor.iter_mut().enumerate() {
+            let sum: f64 = updates.iter().map(|(w, u)| w * f64::from(u.0[t][i])).sum();
             *value = (sum / total) as f32;
         }
     }

@@ -66,7 +66,7 @@ const TARGETS: &[Target] = &[
     Target { file: "g", commands: &["ranges --out out bad", "inspect bad"], has_digest: false },
     Target {
         file: "keys/secret.json.ledger",
-        commands: &["key status --key key.json", "inspect bad"],
+        commands: &["inspect key.json", "inspect bad"],
         has_digest: false,
     },
     Target {
@@ -140,7 +140,7 @@ fn spool() -> (Place, Vec<u8>) {
     place.write("g0", place.read("g"));
     place.settle("g", 1.0, 9, "");
     let (_server, address) = place.serve("--clients 1");
-    let relay = format!("relay --listen 127.0.0.1:0 --to {address} --delay 200 --json");
+    let relay = format!("relay --listen 127.0.0.1:0 --to {address} --delay 200");
     let mut relay = place.start(&relay);
     let address = relay.event("listening")["address"].as_str().unwrap().to_owned();
     let mut client = place.join(&address, 0, "--wait 60");

@@ -48,8 +48,7 @@ const INPUTS: &[(&str, &[&str])] = &[
     ("ranges --out out {}", &["g"]),
     ("ranges --merge --out out keys/ranges.json {}", &["keys/ranges.json"]),
     // It upgrades keys of earlier versions, of which there is none here.
-    ("key upgrade --key {} --out out", &[]),
-    ("key status --key {}", &["keys/secret.json"]),
+    ("keygen --upgrade {} --out out", &[]),
     ("inspect {}", &KINDS),
 ];
 

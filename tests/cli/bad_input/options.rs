@@ -14,8 +14,6 @@ const COMMANDS: &[(&str, &str)] = &[
     // Refused before anything is done: more bits than there are.
     ("demo", "--bits 25"),
     ("keygen", "--out nowhere/keys"),
-    ("key upgrade", "--key none --out nowhere/keys"),
-    ("key status", "--key none"),
     ("job", "--key none --out nowhere/out --dp-sigma 1 --dp-clip 1"),
     ("bundle", "--key none --out nowhere/out"),
     ("identity", "--out nowhere/out"),
@@ -28,8 +26,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("vectors predict", "--key none --model none --in none --out nowhere/out"),
     ("serve", "--key none --listen 127.0.0.1:0"),
     ("join", "--key none --server 127.0.0.1:9 --in none --out nowhere/out"),
-    // An address of nobody here.
-    ("relay", "--listen 192.0.2.1:9 --to 127.0.0.1:9"),
     ("inspect", "none"),
     ("show params", ""),
     ("show program", "encrypt"),

@@ -20,7 +20,7 @@ const PRINTED: &[&str] = &[
     "show noise --sigma 1 --clip 1 --clients 3 --rounds 1 --json",
     "inspect a.cgm",
     "inspect a.cgm --json",
-    "key status --key keys/secret.json",
+    "inspect keys/secret.json",
     "show devices",
     "show devices --json",
 ];
@@ -50,12 +50,6 @@ fn addresses_that_cannot_be_used_are_named() {
             &format!("{serve} --listen 127.0.0.1:0 --metrics {taken_by_http}"),
             &format!("{taken_by_http}: address in use"),
         ),
-        row(
-            1,
-            &format!("relay --listen {taken} --to 127.0.0.1:9"),
-            &format!("{taken}: address in use"),
-        ),
-        row(1, "relay --listen 192.0.2.1:9 --to 127.0.0.1:9", "192.0.2.1:9: address not available"),
         row(
             2,
             &format!("{serve} --listen 192.0.2.1:7700"),

@@ -168,20 +168,20 @@ fn keys_without_sum_keys_must_be_upgraded() {
     key["pub"].as_object_mut().unwrap().remove("ciphergram");
     std::fs::create_dir(place.path("old")).unwrap();
     place.write("old/secret.json", key.to_string());
-    let status = place.json("key status --key old/secret.json");
+    let status = place.json("inspect old/secret.json");
     assert_eq!((&status["sum_key"], &status["failures"]), (&json!(false), &json!(0)));
-    let why = "this key has no sum key, which shows that sums are right: make it one with `ciphergram key upgrade`";
+    let why = "this key has no sum key, which shows that sums are right: make it one with `ciphergram keygen --upgrade`";
     for words in [
         "encrypt --key old/secret.json --client 0 --in g0 --out none",
         "job --key old/secret.json --out none",
     ] {
         place.fails_with(1, words, &["old/", why]);
     }
-    let made = place.json("key upgrade --key old/secret.json --out new");
+    let made = place.json("keygen --upgrade old/secret.json --out new");
     assert_eq!((&made["scheme"], &made["clients"]), (&json!("paillier-2048"), &json!(64)));
     assert!(place.path("new/clients/63.json").exists());
     assert_ne!(made["key_id"], status["key_id"]);
-    place.fails_with(1, "key upgrade --key old/secret.json --out new", &["new/public.json exists"]);
+    place.fails_with(1, "keygen --upgrade old/secret.json --out new", &["new/public.json exists"]);
     place.done("ranges --policy fixed:1 --out ranges.json g0");
     for i in 0..3 {
         let words = format!("--key new/clients/{i}.json --in g{i} --ranges ranges.json");

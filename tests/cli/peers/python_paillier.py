@@ -6,7 +6,7 @@
 Three clients' contributions are decrypted one by one with python-paillier and their fields added up
 in the clear; the sum that `ciphergram aggregate` made, and the product of the ciphertexts modulo
 n squared, must decrypt to those very fields. Once with a key of ours, and once with one that
-python-paillier made and `ciphergram key upgrade` made fit for sums.
+python-paillier made and `ciphergram keygen --upgrade` made fit for sums.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def make_keys(binary, folder, foreign):
     folder.mkdir()
     if foreign:
         write_foreign_key(folder / "foreign.json")
-        run(binary, "key", "upgrade", "--key", folder / "foreign.json", "--out", folder / "keys")
+        run(binary, "keygen", "--upgrade", folder / "foreign.json", "--out", folder / "keys")
     else:
         run(binary, "keygen", "--scheme", SCHEME, "--clients", CLIENTS, "--bits", 16,
             "--out", folder / "keys")

@@ -91,7 +91,7 @@ impl Trio {
         let survivors =
             [0, 1].map(|i| self.place.join(address, i, &format!("--cohorts cohorts{i}")));
         // Over a link that all of its chunks take seconds to cross, whatever else the machine does.
-        let relay = format!("relay --listen 127.0.0.1:0 --to {address} --rate {LINK} --json");
+        let relay = format!("relay --listen 127.0.0.1:0 --to {address} --rate {LINK}");
         let mut relay = self.place.start(&relay);
         let link = relay.event("listening")["address"].as_str().unwrap().to_owned();
         let mut victim = self.place.join(&link, VICTIM, "");

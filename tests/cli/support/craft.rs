@@ -132,7 +132,7 @@ impl Scene {
 
     /// Returns the sums that did not open.
     pub(crate) fn failures(&self) -> u64 {
-        let status = self.place.json("key status --key keys/secret.json");
+        let status = self.place.json("inspect keys/secret.json");
         let most = self.public.parameters().scheme().max_failures();
         assert_eq!(status["max_failures"], serde_json::json!(most));
         status["failures"].as_u64().unwrap()

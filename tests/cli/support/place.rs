@@ -22,14 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Returns the path of the program under test, which `cargo xtask test` builds.
 pub(crate) fn binary() -> &'static str {
-    static BINARY: LazyLock<String> = LazyLock::new(|| {
-        let tests = std::env::current_exe().unwrap();
-        let folder = tests.parent().and_then(Path::parent).unwrap();
-        let binary = folder.join(format!("ciphergram{}", std::env::consts::EXE_SUFFIX));
-        assert!(binary.is_file(), "{}: `cargo build --release` makes it", binary.display());
-        binary.to_str().unwrap().to_owned()
-    });
+    static BINARY: LazyLock<String> = LazyLock::new(|| built("ciphergram"));
     &BINARY
+}
+
+fn built(name: &str) -> String {
+    let tests = std::env::current_exe().unwrap();
+    let folder = tests.parent().and_then(Path::parent).unwrap();
+    let binary = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(binary.is_file(), "{}: `cargo build --release` makes it", binary.display());
+    binary.to_str().unwrap().to_owned()
+}
+
+/// Returns the program that words are for, and its words: `relay` is one of its own.
+fn program(words: &str) -> (String, &str) {
+    let relay = words.strip_prefix("relay ").map(|words| (built("examples/relay"), words));
+    relay.unwrap_or_else(|| (binary().to_owned(), words))
 }
 
 /// A folder. Paths in commands are relative to it, and commands are words with blanks between.
@@ -120,7 +128,7 @@ impl Place {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// Starts `ciphergram WORDS`.
+    /// Starts `ciphergram WORDS`, or `relay WORDS`.
     pub(crate) fn start(&self, words: &str) -> Process {
         self.start_logging("warn", words)
     }
@@ -129,7 +137,7 @@ impl Place {
     pub(crate) fn start_logging(&self, level: &str, words: &str) -> Process {
         // Tests under nohup, or in the background of a script, have these ignored.
         let mut command = Command::new("env");
-        command.args(["--default-signal=HUP,INT", binary()]);
+        command.arg("--default-signal=HUP,INT");
         self.spawn(command, level, words)
     }
 
@@ -137,14 +145,14 @@ impl Place {
     pub(crate) fn start_by(&self, before: &str, words: &str) -> Process {
         let mut before = before.split(' ');
         let mut command = Command::new(before.next().unwrap());
-        command.args(before).arg(binary());
+        command.args(before);
         self.spawn(command, "warn", words)
     }
 
     fn spawn(&self, mut command: Command, level: &str, words: &str) -> Process {
-        command
-            .args(words.split(' ').filter(|word| !word.is_empty()))
-            .current_dir(self.folder.path());
+        let (program, own) = program(words);
+        command.arg(program).args(own.split(' ').filter(|word| !word.is_empty()));
+        command.current_dir(self.folder.path());
         if !self.has_adapters {
             command.env("CIPHERGRAM_GPU", "none");
         }

@@ -96,7 +96,7 @@ fn keys_without_a_sum_key_seal_sum_and_open_nothing() {
         let sum = sums.aggregate([contribute(&sums, 0, &[5; 9], 1, &agreement(9, 1))]).unwrap();
         assert_eq!(key.open(&sum).err(), Some(Error::NoSumKey));
         let text = Error::NoSumKey.to_string();
-        assert!(text.contains("ciphergram key upgrade"), "{text}");
+        assert!(text.contains("ciphergram keygen --upgrade"), "{text}");
         // Upgraded it does all that: under another id, by which nobody takes it for the former.
         let before = key.public().id();
         let upgraded = key.secret.upgrade().unwrap();

@@ -48,7 +48,7 @@ impl<'a> FoundServer<'a> {
             .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
         let keys = nodes::client(args, &addresses)?;
         let (server, identity) = (keys.server, keys.identity);
-        let pipelines = args.tune.pipelines;
+        let pipelines = args.link.tune.pipelines;
         let config = UdpClientConfig { addresses, server, number, identity, paths, pipelines };
         Ok(Self { args, client: UdpClient::new(config), key_source: keys.server_source })
     }
@@ -60,7 +60,7 @@ impl<'a> FoundServer<'a> {
         spool: &Path,
         mut follow: impl FnMut(ParticipationPhase),
     ) -> Result<RoundResult, Failure> {
-        if let Some(path) = &self.args.capture {
+        if let Some(path) = &self.args.link.capture {
             self.client.capture(PcapFile::new(files::create(path, FileKind::Capture)?)?);
         }
         let (args, key_source) = (self.args, &self.key_source);
