@@ -185,7 +185,7 @@ pub enum RunError {
         /// The operand's name in the program.
         operand: String,
         /// The fault.
-        why: OperandFault,
+        why: OperandMismatch,
     },
     /// The engine has no kernel for a step.
     #[error("engine {engine} has no step {step}")]
@@ -239,7 +239,7 @@ impl DeviceFault {
 /// A fault of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OperandFault {
+pub enum OperandMismatch {
     /// An input where an output belongs, or the reverse.
     #[error("wrong access")]
     Access,

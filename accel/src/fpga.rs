@@ -39,19 +39,19 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    device::{self, Applied, Batch, Job, Runner},
+    device::{self, Applied, DeviceBatch, DeviceJob, Runner},
     engine::{Cycles, DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
     program::{Crt, FixedBase, LaneOp, Program, Step},
     ring::Ring,
 };
-use card::Device;
+use card::CardDevice;
 use child::Child;
-use constants::{Kept, Modular, Pairing, Quotient};
+use constants::{KeptNumbers, Modular, Pairing, Quotient};
 use link::Link;
 pub use link::LinkError;
-use powers::FixedTable;
+use powers::CardTable;
 use record::{CardRecorder, CardRecording};
 
 /// The environment variable that names a card.
@@ -103,7 +103,7 @@ pub enum FpgaError {
 ///
 /// It keeps on the card what it derives from long-lived constants for as long as these live.
 pub struct FpgaEngine {
-    device: Arc<Device>,
+    device: Arc<CardDevice>,
     kept: Caches,
 }
 
@@ -114,9 +114,9 @@ struct Caches {
     /// Of products of pairs, by the root of their square.
     pairings: Derived<Modulus, Pairing>,
     quotients: Derived<Modulus, Quotient>,
-    recombinations: Derived<Crt, Kept>,
-    tables: Derived<FixedBase, FixedTable>,
-    lanes: Derived<Ring, Kept>,
+    recombinations: Derived<Crt, KeptNumbers>,
+    tables: Derived<FixedBase, CardTable>,
+    lanes: Derived<Ring, KeptNumbers>,
 }
 
 impl FpgaEngine {
@@ -151,7 +151,7 @@ impl FpgaEngine {
     }
 
     fn over(link: Box<dyn Link>) -> Result<Self, FpgaError> {
-        let device = Arc::new(Device::open(link, PATIENCE)?);
+        let device = Arc::new(CardDevice::open(link, PATIENCE)?);
         Ok(Self { device, kept: Caches::default() })
     }
 
@@ -180,16 +180,16 @@ impl FpgaEngine {
         self.kept.quotients.try_get(d, |d| Quotient::new(&self.device, d))
     }
 
-    fn crt(&self, crt: &Arc<Crt>, q: &Modular) -> Result<Arc<Kept>, DeviceFault> {
+    fn crt(&self, crt: &Arc<Crt>, q: &Modular) -> Result<Arc<KeptNumbers>, DeviceFault> {
         let derive = |crt: &Crt| constants::recombination(&self.device, crt, q);
         self.kept.recombinations.try_get(crt, derive)
     }
 
-    fn table(&self, base: &Arc<FixedBase>, m: &Modular) -> Result<Arc<FixedTable>, DeviceFault> {
-        self.kept.tables.try_get(base, |base| FixedTable::new(&self.device, m, base))
+    fn table(&self, base: &Arc<FixedBase>, m: &Modular) -> Result<Arc<CardTable>, DeviceFault> {
+        self.kept.tables.try_get(base, |base| CardTable::new(&self.device, m, base))
     }
 
-    fn lanes(&self, ring: &Arc<Ring>) -> Result<Arc<Kept>, DeviceFault> {
+    fn lanes(&self, ring: &Arc<Ring>) -> Result<Arc<KeptNumbers>, DeviceFault> {
         self.kept.lanes.try_get(ring, |ring| constants::lanes(&self.device, ring))
     }
 
@@ -207,7 +207,7 @@ impl FpgaEngine {
 }
 
 impl Runner for FpgaEngine {
-    type Target = Device;
+    type Target = CardDevice;
 
     fn step<'o>(
         &self,
@@ -224,7 +224,7 @@ impl Runner for FpgaEngine {
         }
     }
 
-    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault> {
+    fn part(&self, program: &Program, batch: &DeviceBatch<'_>) -> Result<usize, DeviceFault> {
         run::part(self, program, batch)
     }
 
@@ -240,7 +240,7 @@ impl Runner for FpgaEngine {
         program.has_secrets() || program.steps().any(Step::is_of_residues)
     }
 
-    fn execute(&self, job: &mut Job<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
+    fn execute(&self, job: &mut DeviceJob<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
         self.device.run(job)
     }
 

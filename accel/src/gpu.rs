@@ -31,14 +31,14 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    device::{Applied, Batch, Job, Runner},
+    device::{Applied, DeviceBatch, DeviceJob, Runner},
     engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
     program::{Crt, FixedBase, LaneOp, Program, Step},
     ring::Ring,
 };
-use constants::{Constants, FixedTable};
+use constants::{Constants, GpuTable};
 use device::GpuDevice;
 pub use device::GpuError;
 use polys::RingConstants;
@@ -60,7 +60,7 @@ pub struct GpuEngine {
     linears: Derived<Modulus, Constants>,
     inverses: Derived<Modulus, Constants>,
     recombinations: Derived<Crt, [Constants; 2]>,
-    tables: Derived<FixedBase, FixedTable>,
+    tables: Derived<FixedBase, GpuTable>,
     rings: Derived<Ring, RingConstants>,
 }
 
@@ -148,9 +148,9 @@ impl GpuEngine {
         })
     }
 
-    fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<FixedTable>, DeviceFault> {
+    fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<GpuTable>, DeviceFault> {
         let m = self.chains(base.modulus())?;
-        self.tables.try_get(base, |base| FixedTable::new(&self.device, &m, base))
+        self.tables.try_get(base, |base| GpuTable::new(&self.device, &m, base))
     }
 
     fn ring(&self, ring: &Arc<Ring>) -> Result<Arc<RingConstants>, DeviceFault> {
@@ -191,11 +191,11 @@ impl Runner for GpuEngine {
         }
     }
 
-    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault> {
+    fn part(&self, program: &Program, batch: &DeviceBatch<'_>) -> Result<usize, DeviceFault> {
         run::part(self, program, batch)
     }
 
-    fn execute(&self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
+    fn execute(&self, job: &mut DeviceJob<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
         self.device.run(job)
     }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 use tables::Primes;
 pub(super) use tables::{
-    DoubleFactor, DoubleFactors, Factor, Factors, Limb, Row, Tables, mul_lazy,
+    DoubleFactor, DoubleFactors, Factor, IntegerFactors, Limb, Tables, WeightRow, mul_lazy,
 };
 
 /// Blocks of a ChaCha20 stream that are made at once.
@@ -102,7 +102,7 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
 
     /// Converts residues of all primes to those of the primes of `rows`. See `BaseExtension`.
-    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]);
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]);
 
     /// Makes residues of one prime of `round(x / p)`, of those of x and of the ring's last prime,
     /// p.
@@ -213,7 +213,7 @@ pub(super) struct RnsSteps<B> {
     backend: B,
     primes: Primes,
     tables: Derived<Ring, Tables>,
-    extensions: Derived<BaseExtension, Vec<Row>>,
+    extensions: Derived<BaseExtension, Vec<WeightRow>>,
 }
 
 impl<B: Rns> RnsSteps<B> {
@@ -313,7 +313,11 @@ impl<B: Rns> RnsSteps<B> {
                 &RingOp::Lift { signed, .. } => backend.lift_all(out, a, &tables, signed),
                 RingOp::BaseExtend { extension, .. } => {
                     let rows = self.extensions.get(extension, |extension| {
-                        extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
+                        extension
+                            .rows()
+                            .iter()
+                            .map(|row| WeightRow::new(row, B::QUOTIENT_BITS))
+                            .collect()
                     });
                     backend.base_extend(out, a, &tables, &rows);
                 }

@@ -2,7 +2,7 @@
 
 use super::FpgaEngine;
 use crate::{
-    device::{self, Batch},
+    device::{self, DeviceBatch},
     engine::DeviceFault,
     program::Program,
 };
@@ -19,7 +19,7 @@ const PART_BEATS: u64 = 1 << 19;
 pub(super) fn part(
     engine: &FpgaEngine,
     program: &Program,
-    batch: &Batch<'_>,
+    batch: &DeviceBatch<'_>,
 ) -> Result<usize, DeviceFault> {
     let count = batch.count;
     let one = device::record(engine, program, batch, 1)?;

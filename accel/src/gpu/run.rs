@@ -2,7 +2,7 @@
 
 use super::{GpuEngine, execute::PARTS_AT_ONCE, record::GpuRecording};
 use crate::{
-    device::{self, Batch},
+    device::{self, DeviceBatch},
     engine::DeviceFault,
     program::Program,
 };
@@ -25,7 +25,7 @@ fn is_visible(engine: &GpuEngine, recording: &GpuRecording<'_>) -> bool {
 pub(super) fn part(
     engine: &GpuEngine,
     program: &Program,
-    batch: &Batch<'_>,
+    batch: &DeviceBatch<'_>,
 ) -> Result<usize, DeviceFault> {
     let count = batch.count;
     let memory = engine.device.memory_bytes();

@@ -338,7 +338,7 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
             let seed = decode_seed(file.a.as_deref(), "the seed of a")?;
             let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
             let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
-            let public = asymmetric::Public::new(rlwe, &seed, &b, &engine)?;
+            let public = asymmetric::EncryptionKey::new(rlwe, &seed, &b, &engine)?;
             check_own_id(file, PublicKey::of_polynomials(parameters, public, name))
         }
         #[cfg(test)]
@@ -451,14 +451,14 @@ pub(super) fn read(text: &str) -> Result<KeyFile, Error> {
         version: u64,
     }
     #[derive(Deserialize)]
-    struct Public {
+    struct PublicProbe {
         ciphergram: Option<Version>,
     }
     #[derive(Deserialize)]
     struct Probe {
         kty: Option<String>,
         #[serde(rename = "pub")]
-        public: Option<Public>,
+        public: Option<PublicProbe>,
         client: Option<serde::de::IgnoredAny>,
         ciphergram: Option<Version>,
     }

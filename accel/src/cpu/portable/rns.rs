@@ -7,8 +7,8 @@ use super::Portable;
 use crate::{
     beats,
     cpu::rns::{
-        BLOCKS, Factor, LIFTED, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, Turn,
-        mask, mul_lazy, sampling,
+        BLOCKS, Factor, LIFTED, Limb, Phase, RUN, Rns, STREAM_WORDS, TOGETHER, Tables, Turn,
+        WeightRow, mask, mul_lazy, sampling,
     },
     polys::small_mod,
     ring::{LanePrimes, MAX_PRIMES, subtract_once},
@@ -92,10 +92,10 @@ fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
 const COLUMNS: usize = 8;
 
 /// Words of such numbers: rows are words, residues or digits of all of them.
-type Block = [[u64; COLUMNS]; MAX_PRIMES];
+type Columns = [[u64; COLUMNS]; MAX_PRIMES];
 
 /// Reads columns `first ..` of rows of n words.
-fn read_columns(block: &mut Block, rows: &[u64], n: usize, first: usize) {
+fn read_columns(block: &mut Columns, rows: &[u64], n: usize, first: usize) {
     for (own, row) in block.iter_mut().zip(rows.chunks_exact(n)) {
         own.copy_from_slice(&row[first..][..COLUMNS]);
     }
@@ -106,7 +106,7 @@ fn read_columns(block: &mut Block, rows: &[u64], n: usize, first: usize) {
 /// # Source
 /// H. Garner, "The residue number system", 1959.
 #[inline(always)]
-fn to_digits(block: &mut Block, limbs: &[Limb]) {
+fn to_digits(block: &mut Columns, limbs: &[Limb]) {
     for (j, limb) in limbs.iter().enumerate() {
         let (before, rest) = block.split_at_mut(j);
         for (digits, &inverse) in before.iter().zip(&limb.prime_inverses) {
@@ -301,7 +301,7 @@ impl Rns for Portable {
 
     /// # Bound
     /// At most 24 products are below 2^50 · 2^50 each.
-    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
         let mut digits = [[0; COLUMNS]; MAX_PRIMES];
