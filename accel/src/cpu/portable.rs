@@ -1,13 +1,15 @@
 //! Any processor: one number at a time, limbs of 64 bits, `u128` products.
 
-mod rns;
 mod rows;
 
 use std::{hint::black_box, ops::Range};
 
 use zeroize::Zeroizing;
 
-use super::backend::{Backend, FactorPair, Items, Limbs, Line, Results};
+use super::{
+    backend::{Backend, FactorPair, Items, Limbs, Line, Results},
+    rns::Rns,
+};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy)]
@@ -34,6 +36,8 @@ impl DigitMasks {
         entries.zip(self.masks.iter()).fold(0, |picked, (entry, mask)| picked | entry & mask)
     }
 }
+
+impl Rns for Portable {}
 
 impl Backend for Portable {
     type Word = u64;

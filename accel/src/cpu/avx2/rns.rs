@@ -1,15 +1,11 @@
-//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are the
-//! portable path's.
+//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are as for
+//! any processor.
 
 use std::arch::x86_64::{_mm256_add_epi64, _mm256_blendv_pd, _mm256_sub_epi64};
 
 use super::{packing, *};
 use crate::{
-    beats::LANES,
-    cpu::{
-        portable::Portable,
-        rns::{Factor, Limb, RUN, Rns, STREAM_WORDS, Tables, Turn, WeightRow},
-    },
+    cpu::rns::{Factor, Limb, Rns, Tables, WeightRow},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -181,8 +177,6 @@ fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
 }
 
 impl Rns for Avx2 {
-    const QUOTIENT_BITS: u32 = Portable::QUOTIENT_BITS;
-
     fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
         kernel!(add(out, a, b, q));
     }
@@ -193,10 +187,6 @@ impl Rns for Avx2 {
 
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         kernel!(mul(out, a, b, limb.q()));
-    }
-
-    fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn) {
-        Portable.turn_values(out, a, turn);
     }
 
     fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
@@ -215,45 +205,6 @@ impl Rns for Avx2 {
         kernel!(ntt::inverse(out, a, limb));
     }
 
-    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
-        Portable.keystream(out, key, stream, at);
-    }
-
-    fn add_draws(
-        self,
-        sum: &mut [u64; RUN],
-        key: &[u64],
-        stream: u64,
-        run: u64,
-        primes: &[u64; LANES],
-    ) -> bool {
-        Portable.add_draws(sum, key, stream, run, primes)
-    }
-
-    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; LANES]) {
-        Portable.take_draws(out, sum, primes);
-    }
-
-    fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
-        Portable.noise(out, random, q);
-    }
-
-    fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
-        Portable.ternary(out, random, q);
-    }
-
-    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
-        Portable.lift(out, integers, limb, signed);
-    }
-
-    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
-        Portable.lift_all(out, integers, tables, signed);
-    }
-
-    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
-        Portable.compose(out, poly, tables);
-    }
-
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         kernel!(base_extend(out, poly, tables, rows));
     }
@@ -262,23 +213,7 @@ impl Rns for Avx2 {
         kernel!(rescale(out, a, last, limb, p));
     }
 
-    fn pack(self, out: &mut [u64], lanes: &[u64]) {
-        Portable.pack(out, lanes);
-    }
-
-    fn unpack(self, lanes: &mut [u64], words: &[u64]) {
-        Portable.unpack(lanes, words);
-    }
-
-    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
-        Portable.first_bad_lanes(out, words, primes);
-    }
-
     fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {
         kernel!(packing::add_lanes(sums, words, primes));
-    }
-
-    fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
-        Portable.add_beats(out, a, b, primes);
     }
 }
