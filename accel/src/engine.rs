@@ -231,8 +231,8 @@ pub enum DeviceFault {
 
 impl DeviceFault {
     /// Makes the fault of an engine that takes on a step which it does not support.
-    pub(crate) fn no_kernel(step: &Step) -> Self {
-        Self::Failed { why: format!("there is no kernel for {}", step.name()) }
+    pub(crate) fn no_kernel(step: &str) -> Self {
+        Self::Failed { why: format!("there is no kernel for {step}") }
     }
 }
 

@@ -39,11 +39,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    device::{self, Applied, DeviceBatch, DeviceJob, Runner},
+    device,
     engine::{Cycles, DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, LaneOp, Program, Step},
+    program::{Crt, FixedBase, Program},
     ring::Ring,
 };
 use card::CardDevice;
@@ -52,12 +52,9 @@ use constants::{KeptNumbers, Modular, Pairing, Quotient};
 use link::Link;
 pub use link::LinkError;
 use powers::CardTable;
-use record::{CardRecorder, CardRecording};
 
 /// The environment variable that names a card.
 const VARIABLE: &str = "CIPHERGRAM_FPGA";
-/// The most shares of a part.
-const SHARES: usize = 4;
 /// How long the head may stand still.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -203,49 +200,6 @@ impl FpgaEngine {
         tables.sweep();
         lanes.sweep();
         self.device.sweep()
-    }
-}
-
-impl Runner for FpgaEngine {
-    type Target = CardDevice;
-
-    fn step<'o>(
-        &self,
-        recorder: &mut CardRecorder<'o>,
-        step: &'o Step,
-        applied: Applied<'_>,
-    ) -> Result<(), DeviceFault> {
-        match step {
-            Step::Residue(step) => self.residue_step(recorder, step, applied),
-            Step::Lane(lanes) if matches!(lanes.op, LaneOp::AddBeats) => {
-                self.add_beats(recorder, lanes, applied)
-            }
-            Step::Lane(_) | Step::Limb(_) | Step::Ring(_) => Err(DeviceFault::no_kernel(step)),
-        }
-    }
-
-    fn part(&self, program: &Program, batch: &DeviceBatch<'_>) -> Result<usize, DeviceFault> {
-        run::part(self, program, batch)
-    }
-
-    /// The descriptors of a share wait for each other, those of another do not, and so the units that it leaves idle
-    /// work on the next. None is so small that arrays idle.
-    fn shares(&self, count: usize) -> usize {
-        let least = (self.full_batch() as usize / 2).max(1);
-        (count / least).clamp(1, SHARES)
-    }
-
-    /// A modulus may be secret even where no value is.
-    fn is_secret(&self, program: &Program) -> bool {
-        program.has_secrets() || program.steps().any(Step::is_of_residues)
-    }
-
-    fn execute(&self, job: &mut DeviceJob<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
-        self.device.run(job)
-    }
-
-    fn products(&self, recording: &CardRecording<'_>) -> u64 {
-        recording.multiplies(self.device.sizes.rows)
     }
 }
 

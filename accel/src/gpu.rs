@@ -31,18 +31,16 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    device::{Applied, DeviceBatch, DeviceJob, Runner},
     engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, LaneOp, Program, Step},
+    program::{Crt, FixedBase, Program},
     ring::Ring,
 };
 use constants::{Constants, GpuTable};
 use device::GpuDevice;
 pub use device::GpuError;
 use polys::RingConstants;
-use record::{GpuRecorder, GpuRecording};
 pub use shaders::Prelude;
 
 /// Items that keep the largest cards busy: some waves of the numbers that their registers hold at
@@ -166,41 +164,6 @@ impl GpuEngine {
         self.recombinations.sweep();
         self.tables.sweep();
         self.rings.sweep();
-    }
-}
-
-impl Runner for GpuEngine {
-    type Target = GpuDevice;
-
-    fn step<'o>(
-        &self,
-        recorder: &mut GpuRecorder<'o>,
-        step: &'o Step,
-        applied: Applied<'_>,
-    ) -> Result<(), DeviceFault> {
-        match step {
-            Step::Residue(step) => self.residue_step(recorder, step, applied),
-            Step::Limb(step) => self.limb_step(recorder, step, applied),
-            Step::Ring(step) => self.ring_step(recorder, step, applied),
-            Step::Lane(lanes) => match lanes.op {
-                LaneOp::AddBeats => self.add_beats(recorder, lanes, applied),
-                LaneOp::FirstBadLane | LaneOp::AddLanes | LaneOp::ReduceLanes => {
-                    Err(DeviceFault::no_kernel(step))
-                }
-            },
-        }
-    }
-
-    fn part(&self, program: &Program, batch: &DeviceBatch<'_>) -> Result<usize, DeviceFault> {
-        run::part(self, program, batch)
-    }
-
-    fn execute(&self, job: &mut DeviceJob<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
-        self.device.run(job)
-    }
-
-    fn products(&self, recording: &GpuRecording<'_>) -> u64 {
-        multiplies::of(recording)
     }
 }
 

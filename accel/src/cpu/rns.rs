@@ -61,6 +61,15 @@ impl Phase {
     }
 }
 
+/// Returns the four quarters of a block of a transform.
+#[inline]
+pub(super) fn quarters<T>(block: &mut [T]) -> [&mut [T]; 4] {
+    let quarter = block.len() / 4;
+    let (low, high) = block.split_at_mut(2 * quarter);
+    let ((a, b), (c, d)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
+    [a, b, c, d]
+}
+
 /// Integers that are lifted at a time.
 pub(super) const LIFTED: usize = 64;
 

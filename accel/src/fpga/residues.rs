@@ -20,7 +20,7 @@ use crate::{
     device::{Applied, numbers::power_of_two},
     engine::DeviceFault,
     modulus::Modulus,
-    program::{Crt, PairOp, ResidueOp, ResidueStep, Step},
+    program::{Crt, PairOp, ResidueOp, ResidueStep},
 };
 
 /// Records copies of numbers.
@@ -159,11 +159,7 @@ impl FpgaEngine {
             ResidueOp::PowFixedBase { base } => {
                 self.fixed_power(recorder, base, &args[0], d, count)?;
             }
-            ResidueOp::Invert => {
-                let (op, modulus) = (op.clone(), modulus.clone());
-                let step = Step::Residue(ResidueStep::Residue { op, modulus });
-                return Err(DeviceFault::no_kernel(&step));
-            }
+            ResidueOp::Invert => return Err(DeviceFault::no_kernel("invert")),
         }
         Ok(())
     }

@@ -5,7 +5,11 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::{pool::Purpose, shaders::Kernel, *};
-use crate::{Builder, CpuEngine, conformance, ring::largest_primes};
+use crate::{
+    Builder, CpuEngine, conformance,
+    device::{DeviceBatch, Runner as _},
+    ring::largest_primes,
+};
 
 /// Returns an engine, or prints why this test does nothing.
 pub(super) fn present() -> Option<GpuEngine> {

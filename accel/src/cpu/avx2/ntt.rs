@@ -17,7 +17,7 @@ use std::arch::x86_64::{
 };
 
 use super::*;
-use crate::cpu::rns::{DoubleFactors, Limb};
+use crate::cpu::rns::{DoubleFactors, Limb, quarters};
 
 type Fours = [[u64; 4]];
 
@@ -57,15 +57,6 @@ impl DoublePrime {
         let ([a, c], [b, d]) = (self.inverse([a, c], w), self.inverse([b, d], w));
         [self.reduce(a), self.reduce(b), c, d]
     }
-}
-
-/// Returns the four quarters of a block.
-#[inline]
-fn quarters(block: &mut Fours) -> [&mut Fours; 4] {
-    let quarter = block.len() / 4;
-    let (low, high) = block.split_at_mut(2 * quarter);
-    let ((a, b), (c, d)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
-    [a, b, c, d]
 }
 
 /// Returns whether the stages whose blocks are eight or more are odd in number.

@@ -15,7 +15,7 @@ use super::{
     select::{eight, words},
     *,
 };
-use crate::cpu::rns::{IntegerFactors, Limb};
+use crate::cpu::rns::{IntegerFactors, Limb, quarters};
 
 /// Bits of a prime that leaves room for all stages forward: numbers grow by 2q in each of at most sixteen, from below q
 /// to below 33q, and so stay below 2^52.
@@ -79,15 +79,6 @@ type Eights = [[u64; 8]];
 
 /// Vectors of a block that stays in the first level of cache: 16 KiB, and as much again for its factors.
 const CACHED: usize = 256;
-
-/// Returns the four quarters of a block.
-#[inline]
-fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
-    let quarter = block.len() / 4;
-    let (low, high) = block.split_at_mut(2 * quarter);
-    let ((a, b), (c, d)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
-    [a, b, c, d]
-}
 
 /// Returns whether the stages whose blocks are sixteen or more are odd in number.
 fn has_odd_stage(n: usize) -> bool {

@@ -1,5 +1,4 @@
-//! The loops over residues, which processors have in their own way or as they are here: for any of them, one residue at a
-//! time, with `u128` products.
+//! The loops over residues: for any processor, one residue at a time, with `u128` products; a processor may have its own.
 
 use rand_core::Rng as _;
 use zeroize::Zeroizing;
