@@ -8,8 +8,8 @@
 //! # Bound
 //! Primes are below 2^50, and everything here is an integer below `8q ≤ 2^53`, which a double holds. Factors are within
 //! `± q / 2`, and their ratio to q is right to 2^-54. A product's quotient is off by at most `|x| / 2^54` for that and
-//! by as much again for its own rounding, so [`DoublePrime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within `± q ·
-//! B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
+//! by as much again for its own rounding, so [`DoublePrime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within
+//! `± q · B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
 //!
 //! Instructions take the same time whatever the numbers, of which none is denormal.
 

@@ -1,4 +1,5 @@
-//! The loops over residues: for any processor, one residue at a time, with `u128` products; a processor may have its own.
+//! The loops over residues: for any processor, one residue at a time, with `u128` products. A processor may have its
+//! own.
 
 use rand_core::Rng as _;
 use zeroize::Zeroizing;
