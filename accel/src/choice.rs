@@ -75,7 +75,7 @@ pub enum Notice<'a> {
 }
 
 /// A way to open the device, or the reason why there is none.
-pub type Open = fn() -> Result<Arc<dyn Measure>, String>;
+pub type OpenGpu = fn() -> Result<Arc<dyn Measure>, String>;
 /// A listener to notices.
 pub type Tell = fn(Notice<'_>);
 
@@ -103,7 +103,7 @@ pub fn open_fpga() -> Result<Arc<dyn Measure>, String> {
 
 /// Returns the engine of a choice. `open` opens the GPU: [`open_gpu`], or that with precautions of one's own; at once
 /// if the GPU is asked for, and under [`Choice::Auto`] once there is work enough.
-pub fn choose(choice: Choice, open: Open, tell: Tell) -> Arc<dyn Engine> {
+pub fn choose(choice: Choice, open: OpenGpu, tell: Tell) -> Arc<dyn Engine> {
     let cpu = Arc::new(CpuEngine::new());
     match choice {
         Choice::Cpu => cpu,

@@ -14,7 +14,7 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::{
     beats,
-    engine::{Engine, Operand, OperandFault, RunError},
+    engine::{Engine, Operand, OperandMismatch, RunError},
     exponents::{Public, Secret},
     modulus::Modulus,
     program::{Builder, Crt, FixedBase, Program, Step},
@@ -488,10 +488,10 @@ pub fn refusals(engine: &dyn Engine) {
     assert_eq!(outcome, Err(counts));
     let mut operands = [Operand::In(&x), Operand::SecretIn(&e), Operand::Out(&mut out)];
     let outcome = engine.run(&program, &mut operands);
-    assert_eq!(outcome, fault("e", OperandFault::SecretAsPublic));
+    assert_eq!(outcome, fault("e", OperandMismatch::SecretAsPublic));
     let mut operands = [Operand::In(&x), Operand::In(&e[..2]), Operand::Out(&mut out)];
     let outcome = engine.run(&program, &mut operands);
-    assert_eq!(outcome, fault("e", OperandFault::Length { expected: 3, found: 2 }));
+    assert_eq!(outcome, fault("e", OperandMismatch::Length { expected: 3, found: 2 }));
     let mut operands = [Operand::In(&x), Operand::In(&e), Operand::In(&x)];
-    assert_eq!(engine.run(&program, &mut operands), fault("y", OperandFault::Access));
+    assert_eq!(engine.run(&program, &mut operands), fault("y", OperandMismatch::Access));
 }

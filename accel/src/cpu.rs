@@ -60,20 +60,20 @@ const PRODUCTS: usize = BLOCK;
 pub struct CpuEngine(Box<dyn Measure>);
 
 /// The engine of one kind of processor.
-struct On<B: Backend, R> {
+struct ProcessorEngine<B: Backend, R> {
     name: &'static str,
     residues: Steps<B>,
     polynomials: RnsSteps<R>,
 }
 
-impl<B: Backend + 'static, R: Rns> On<B, R> {
+impl<B: Backend + 'static, R: Rns> ProcessorEngine<B, R> {
     fn engine(name: &'static str, residues: B, polynomials: R) -> CpuEngine {
         let (residues, polynomials) = (Steps::new(residues), RnsSteps::new(polynomials));
         CpuEngine(Box::new(Self { name, residues, polynomials }))
     }
 }
 
-impl<B: Backend, R: Rns> Engine for On<B, R> {
+impl<B: Backend, R: Rns> Engine for ProcessorEngine<B, R> {
     fn name(&self) -> &'static str {
         "cpu"
     }
@@ -91,7 +91,7 @@ impl<B: Backend, R: Rns> Engine for On<B, R> {
     }
 }
 
-impl<B: Backend, R: Rns> Measure for On<B, R> {
+impl<B: Backend, R: Rns> Measure for ProcessorEngine<B, R> {
     fn multiply_rate(&self) -> Option<f64> {
         Some(self.residues.multiply_rate())
     }
@@ -101,7 +101,7 @@ impl<B: Backend, R: Rns> Measure for On<B, R> {
     }
 }
 
-impl<B: Backend, R: Rns> Kernels for On<B, R> {
+impl<B: Backend, R: Rns> Kernels for ProcessorEngine<B, R> {
     fn blocks(&self, program: &Program) -> Blocks {
         let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
         match program.work() {
@@ -217,7 +217,7 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = Ifma::detect().filter(|_| !wants(AVX2)) {
             let name = "AVX-512 IFMA, eight numbers at a time";
-            return On::engine(name, token, token);
+            return ProcessorEngine::engine(name, token, token);
         }
         Self::avx2().unwrap_or_else(Self::portable)
     }
@@ -228,7 +228,7 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         return Avx2::detect().map(|token| {
             let name = "portable 64-bit arithmetic, polynomials by AVX2";
-            On::engine(name, Portable, token)
+            ProcessorEngine::engine(name, Portable, token)
         });
         #[cfg(not(target_arch = "x86_64"))]
         None
@@ -247,7 +247,7 @@ impl CpuEngine {
     /// Makes an engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
-        On::engine("portable 64-bit arithmetic", Portable, Portable)
+        ProcessorEngine::engine("portable 64-bit arithmetic", Portable, Portable)
     }
 }
 

@@ -6,8 +6,9 @@ pub(crate) mod numbers;
 mod record;
 mod run;
 
-pub(crate) use batch::{Batch, BatchPart, Job};
+pub(crate) use batch::{BatchPart, DeviceBatch, DeviceJob};
 pub(crate) use record::{
-    Applied, Buffer, Life, Memory, Recorder, Recording, Target, Transfer, View, Words,
+    Applied, Buffer, DeviceKind, DeviceValue, HostWords, Life, Memory, Recorder, Recording,
+    Transfer,
 };
 pub(crate) use run::{Runner, multiplies, record, run};

@@ -185,7 +185,7 @@ pub enum RunError {
         /// The operand's name in the program.
         operand: String,
         /// The fault.
-        why: OperandFault,
+        why: OperandMismatch,
     },
     /// The engine has no kernel for a step.
     #[error("engine {engine} has no step {step}")]
@@ -231,15 +231,15 @@ pub enum DeviceFault {
 
 impl DeviceFault {
     /// Makes the fault of an engine that takes on a step which it does not support.
-    pub(crate) fn no_kernel(step: &Step) -> Self {
-        Self::Failed { why: format!("there is no kernel for {}", step.name()) }
+    pub(crate) fn no_kernel(step: &str) -> Self {
+        Self::Failed { why: format!("there is no kernel for {step}") }
     }
 }
 
 /// A fault of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OperandFault {
+pub enum OperandMismatch {
     /// An input where an output belongs, or the reverse.
     #[error("wrong access")]
     Access,

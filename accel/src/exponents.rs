@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use zeroize::Zeroize;
 
 /// Whether a value may influence the time that an engine takes. Sealed: [`Secret`] or [`Public`].
-pub trait Secrecy: sealed::Sealed + 'static {
+pub trait Secrecy: sealed::Marker + 'static {
     /// True for [`Secret`].
     const SECRET: bool;
 }
@@ -24,10 +24,12 @@ impl Secrecy for Public {
     const SECRET: bool = false;
 }
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Secret {}
-    impl Sealed for super::Public {}
+impl sealed::Marker for Secret {}
+impl sealed::Marker for Public {}
+
+/// Keeps the traits of markers to those of this crate.
+pub(crate) mod sealed {
+    pub trait Marker {}
 }
 
 /// Returns the bits of a public number, whose lowest word is the first. It takes time by them.

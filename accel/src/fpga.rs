@@ -39,25 +39,22 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    device::{self, Applied, Batch, Job, Runner},
+    device,
     engine::{Cycles, DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, LaneOp, Program, Step},
+    program::{Crt, FixedBase, Program},
     ring::Ring,
 };
-use card::Device;
+use card::CardDevice;
 use child::Child;
-use constants::{Kept, Modular, Pairing, Quotient};
+use constants::{KeptNumbers, Modular, Pairing, Quotient};
 use link::Link;
 pub use link::LinkError;
-use powers::FixedTable;
-use record::{CardRecorder, CardRecording};
+use powers::CardTable;
 
 /// The environment variable that names a card.
 const VARIABLE: &str = "CIPHERGRAM_FPGA";
-/// The most shares of a part.
-const SHARES: usize = 4;
 /// How long the head may stand still.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -103,7 +100,7 @@ pub enum FpgaError {
 ///
 /// It keeps on the card what it derives from long-lived constants for as long as these live.
 pub struct FpgaEngine {
-    device: Arc<Device>,
+    device: Arc<CardDevice>,
     kept: Caches,
 }
 
@@ -114,9 +111,9 @@ struct Caches {
     /// Of products of pairs, by the root of their square.
     pairings: Derived<Modulus, Pairing>,
     quotients: Derived<Modulus, Quotient>,
-    recombinations: Derived<Crt, Kept>,
-    tables: Derived<FixedBase, FixedTable>,
-    lanes: Derived<Ring, Kept>,
+    recombinations: Derived<Crt, KeptNumbers>,
+    tables: Derived<FixedBase, CardTable>,
+    lanes: Derived<Ring, KeptNumbers>,
 }
 
 impl FpgaEngine {
@@ -151,7 +148,7 @@ impl FpgaEngine {
     }
 
     fn over(link: Box<dyn Link>) -> Result<Self, FpgaError> {
-        let device = Arc::new(Device::open(link, PATIENCE)?);
+        let device = Arc::new(CardDevice::open(link, PATIENCE)?);
         Ok(Self { device, kept: Caches::default() })
     }
 
@@ -180,16 +177,16 @@ impl FpgaEngine {
         self.kept.quotients.try_get(d, |d| Quotient::new(&self.device, d))
     }
 
-    fn crt(&self, crt: &Arc<Crt>, q: &Modular) -> Result<Arc<Kept>, DeviceFault> {
+    fn crt(&self, crt: &Arc<Crt>, q: &Modular) -> Result<Arc<KeptNumbers>, DeviceFault> {
         let derive = |crt: &Crt| constants::recombination(&self.device, crt, q);
         self.kept.recombinations.try_get(crt, derive)
     }
 
-    fn table(&self, base: &Arc<FixedBase>, m: &Modular) -> Result<Arc<FixedTable>, DeviceFault> {
-        self.kept.tables.try_get(base, |base| FixedTable::new(&self.device, m, base))
+    fn table(&self, base: &Arc<FixedBase>, m: &Modular) -> Result<Arc<CardTable>, DeviceFault> {
+        self.kept.tables.try_get(base, |base| CardTable::new(&self.device, m, base))
     }
 
-    fn lanes(&self, ring: &Arc<Ring>) -> Result<Arc<Kept>, DeviceFault> {
+    fn lanes(&self, ring: &Arc<Ring>) -> Result<Arc<KeptNumbers>, DeviceFault> {
         self.kept.lanes.try_get(ring, |ring| constants::lanes(&self.device, ring))
     }
 
@@ -203,49 +200,6 @@ impl FpgaEngine {
         tables.sweep();
         lanes.sweep();
         self.device.sweep()
-    }
-}
-
-impl Runner for FpgaEngine {
-    type Target = Device;
-
-    fn step<'o>(
-        &self,
-        recorder: &mut CardRecorder<'o>,
-        step: &'o Step,
-        applied: Applied<'_>,
-    ) -> Result<(), DeviceFault> {
-        match step {
-            Step::Residue(step) => self.residue_step(recorder, step, applied),
-            Step::Lane(lanes) if matches!(lanes.op, LaneOp::AddBeats) => {
-                self.add_beats(recorder, lanes, applied)
-            }
-            Step::Lane(_) | Step::Limb(_) | Step::Ring(_) => Err(DeviceFault::no_kernel(step)),
-        }
-    }
-
-    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault> {
-        run::part(self, program, batch)
-    }
-
-    /// The descriptors of a share wait for each other, those of another do not, and so the units that it leaves idle
-    /// work on the next. None is so small that arrays idle.
-    fn shares(&self, count: usize) -> usize {
-        let least = (self.full_batch() as usize / 2).max(1);
-        (count / least).clamp(1, SHARES)
-    }
-
-    /// A modulus may be secret even where no value is.
-    fn is_secret(&self, program: &Program) -> bool {
-        program.has_secrets() || program.steps().any(Step::is_of_residues)
-    }
-
-    fn execute(&self, job: &mut Job<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
-        self.device.run(job)
-    }
-
-    fn products(&self, recording: &CardRecording<'_>) -> u64 {
-        recording.multiplies(self.device.sizes.rows)
     }
 }
 

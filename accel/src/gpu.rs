@@ -31,18 +31,16 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    device::{Applied, Batch, Job, Runner},
     engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, LaneOp, Program, Step},
+    program::{Crt, FixedBase, Program},
     ring::Ring,
 };
-use constants::{Constants, FixedTable};
+use constants::{Constants, GpuTable};
 use device::GpuDevice;
 pub use device::GpuError;
 use polys::RingConstants;
-use record::{GpuRecorder, GpuRecording};
 pub use shaders::Prelude;
 
 /// Items that keep the largest cards busy: some waves of the numbers that their registers hold at
@@ -60,7 +58,7 @@ pub struct GpuEngine {
     linears: Derived<Modulus, Constants>,
     inverses: Derived<Modulus, Constants>,
     recombinations: Derived<Crt, [Constants; 2]>,
-    tables: Derived<FixedBase, FixedTable>,
+    tables: Derived<FixedBase, GpuTable>,
     rings: Derived<Ring, RingConstants>,
 }
 
@@ -148,9 +146,9 @@ impl GpuEngine {
         })
     }
 
-    fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<FixedTable>, DeviceFault> {
+    fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<GpuTable>, DeviceFault> {
         let m = self.chains(base.modulus())?;
-        self.tables.try_get(base, |base| FixedTable::new(&self.device, &m, base))
+        self.tables.try_get(base, |base| GpuTable::new(&self.device, &m, base))
     }
 
     fn ring(&self, ring: &Arc<Ring>) -> Result<Arc<RingConstants>, DeviceFault> {
@@ -166,41 +164,6 @@ impl GpuEngine {
         self.recombinations.sweep();
         self.tables.sweep();
         self.rings.sweep();
-    }
-}
-
-impl Runner for GpuEngine {
-    type Target = GpuDevice;
-
-    fn step<'o>(
-        &self,
-        recorder: &mut GpuRecorder<'o>,
-        step: &'o Step,
-        applied: Applied<'_>,
-    ) -> Result<(), DeviceFault> {
-        match step {
-            Step::Residue(step) => self.residue_step(recorder, step, applied),
-            Step::Limb(step) => self.limb_step(recorder, step, applied),
-            Step::Ring(step) => self.ring_step(recorder, step, applied),
-            Step::Lane(lanes) => match lanes.op {
-                LaneOp::AddBeats => self.add_beats(recorder, lanes, applied),
-                LaneOp::FirstBadLane | LaneOp::AddLanes | LaneOp::ReduceLanes => {
-                    Err(DeviceFault::no_kernel(step))
-                }
-            },
-        }
-    }
-
-    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault> {
-        run::part(self, program, batch)
-    }
-
-    fn execute(&self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
-        self.device.run(job)
-    }
-
-    fn products(&self, recording: &GpuRecording<'_>) -> u64 {
-        multiplies::of(recording)
     }
 }
 

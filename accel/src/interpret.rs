@@ -4,10 +4,10 @@
 use std::{cell::Cell, ops::Range};
 
 use crate::{
-    engine::{Operand, OperandFault, RunError},
+    engine::{Operand, OperandMismatch, RunError},
     program::{
-        Kind, LaneStep, LimbStep, MAX_TERMS, Part, Place, Places, PrimeStep, Program, ResidueStep,
-        RingStep, Source, Spread, Step, Task, Value,
+        Kind, LaneStep, LimbStep, MAX_TERMS, PrimeOperand, PrimeStep, Program, ResidueStep,
+        RingStep, Source, Spread, Step, Task, Value, ValuePlace, ValuePlaces,
     },
     words::Words,
 };
@@ -118,14 +118,14 @@ pub(crate) trait Kernels: Sync {
 }
 
 /// The items of an operand that belong to a part of a batch.
-struct View<'a> {
+struct OperandView<'a> {
     operand: Operand<'a>,
     /// Words of an item; none where one item stands for all.
     each: Option<usize>,
 }
 
-impl<'a> View<'a> {
-    const NONE: Self = View { operand: Operand::In(&[]), each: None };
+impl<'a> OperandView<'a> {
+    const NONE: Self = OperandView { operand: Operand::In(&[]), each: None };
 
     /// Splits after `items` items; what is shared goes to both sides.
     fn split(self, items: usize) -> (Self, Self) {
@@ -162,18 +162,18 @@ fn both<T, U>((a, b): (T, T), of: fn(T) -> U) -> (U, U) {
 }
 
 /// Operands that fit a program: a batch, or a part of one.
-pub(crate) struct Batch<'a> {
-    views: Vec<View<'a>>,
+pub(crate) struct BoundBatch<'a> {
+    views: Vec<OperandView<'a>>,
     count: usize,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> BoundBatch<'a> {
     /// Checks access and lengths.
     pub(crate) fn bind(
         program: &Program,
         operands: &'a mut [Operand<'_>],
     ) -> Result<Self, RunError> {
-        let mut views: Vec<_> = operands.iter().map(|_| View::NONE).collect();
+        let mut views: Vec<_> = operands.iter().map(|_| OperandView::NONE).collect();
         let count = Plan::new(program).bind(operands, &mut views)?;
         Ok(Self { views, count })
     }
@@ -197,7 +197,7 @@ impl<'a> Batch<'a> {
 /// A program and the places of its values.
 struct Plan<'p> {
     program: &'p Program,
-    places: &'p Places,
+    places: &'p ValuePlaces,
 }
 
 impl<'p> Plan<'p> {
@@ -209,7 +209,7 @@ impl<'p> Plan<'p> {
         self.program.values()[value].kind.words()
     }
 
-    fn fault(&self, operand: usize, why: OperandFault) -> RunError {
+    fn fault(&self, operand: usize, why: OperandMismatch) -> RunError {
         let program = self.program.name().into();
         let operand = self.program.values()[self.places.bound[operand]].name.clone();
         RunError::Operand { program, operand, why }
@@ -220,7 +220,7 @@ impl<'p> Plan<'p> {
     fn bind<'a>(
         &self,
         operands: &'a mut [Operand<'_>],
-        views: &mut [View<'a>],
+        views: &mut [OperandView<'a>],
     ) -> Result<usize, RunError> {
         let (expected, found) = (self.places.bound.len(), operands.len());
         if expected != found {
@@ -234,20 +234,20 @@ impl<'p> Plan<'p> {
             let items = if spread == Some(Spread::Shared) { 1 } else { count };
             let (expected, found) = (items * value.kind.words(), operand.len());
             if found != expected {
-                return Err(self.fault(i, OperandFault::Length { expected, found }));
+                return Err(self.fault(i, OperandMismatch::Length { expected, found }));
             }
             let operand = match (operand, spread) {
                 (Operand::SecretIn(_), Some(Spread::Each | Spread::Shared)) if !value.secret => {
-                    return Err(self.fault(i, OperandFault::SecretAsPublic));
+                    return Err(self.fault(i, OperandMismatch::SecretAsPublic));
                 }
                 (Operand::In(w), Some(Spread::Each | Spread::Shared)) => Operand::In(w),
                 (Operand::SecretIn(w), Some(Spread::Each | Spread::Shared)) => Operand::SecretIn(w),
                 (Operand::InOut(w), Some(Spread::Update)) => Operand::InOut(w),
                 (Operand::Out(w), None) => Operand::Out(w),
-                _ => return Err(self.fault(i, OperandFault::Access)),
+                _ => return Err(self.fault(i, OperandMismatch::Access)),
             };
             let each = (spread != Some(Spread::Shared)).then(|| value.kind.words());
-            *view = View { operand, each };
+            *view = OperandView { operand, each };
         }
         Ok(count)
     }
@@ -256,24 +256,30 @@ impl<'p> Plan<'p> {
         &'s self,
         value: usize,
         scratch: &'s [Words],
-        views: &'s [View<'_>],
+        views: &'s [OperandView<'_>],
         block: &Block,
     ) -> Arg<'s> {
         let kind = &self.program.values()[value].kind;
         let (value, first) = match self.places.of_values[value] {
-            Place::Within { value, first } => (value, first),
+            ValuePlace::Within { value, first } => (value, first),
             _ => (value, 0),
         };
         let v = &self.program.values()[value];
         let words = v.kind.words();
         let (data, shared): (&[u64], bool) = match (self.places.of_values[value], &v.source) {
             (_, Source::Constant(constant)) => (constant.words(), true),
-            (Place::Scratch(slot), _) => (&scratch[slot], false),
-            (Place::Operand(operand), _) => match &views[operand] {
-                view @ View { each: None, .. } => (view.words(), true),
+            (ValuePlace::Scratch(slot), _) => (&scratch[slot], false),
+            (ValuePlace::Operand(operand), _) => match &views[operand] {
+                view @ OperandView { each: None, .. } => (view.words(), true),
                 view => (&view.words()[block.first * words..], false),
             },
-            (Place::Constant | Place::Within { .. } | Place::OfPrime(_) | Place::Apart, _) => {
+            (
+                ValuePlace::Constant
+                | ValuePlace::Within { .. }
+                | ValuePlace::OfPrime(_)
+                | ValuePlace::Apart,
+                _,
+            ) => {
                 unreachable!(
                     "what is read as a whole lies somewhere as a whole, and is within one value at most"
                 )
@@ -288,7 +294,7 @@ impl<'p> Plan<'p> {
         &self,
         k: &impl Kernels,
         scratch: &mut [Words],
-        views: &mut [View<'_>],
+        views: &mut [OperandView<'_>],
         block: &Block,
     ) {
         for task in &self.places.tasks {
@@ -339,7 +345,7 @@ impl<'p> Plan<'p> {
             let words = self.words(value);
             let (operand, slot) =
                 match (self.places.of_values[target], self.places.of_values[value]) {
-                    (Place::Operand(operand), Place::Scratch(slot)) => (operand, slot),
+                    (ValuePlace::Operand(operand), ValuePlace::Scratch(slot)) => (operand, slot),
                     (a, b) => {
                         assert!(a == b, "what replaces an accumulator is computed there, or apart");
                         continue;
@@ -376,7 +382,7 @@ impl<'p> Plan<'p> {
         steps: &[PrimeStep],
         item: (&Block, usize),
         scratch: &mut [Words],
-        views: &mut [View<'_>],
+        views: &mut [OperandView<'_>],
     ) {
         let degree = |step: &PrimeStep| step.step.ring.degree();
         let go_together = |a: &PrimeStep, b: &PrimeStep| {
@@ -401,19 +407,19 @@ impl<'p> Plan<'p> {
         tile: Range<usize>,
         (block, item): (&Block, usize),
         scratch: &mut [Words],
-        views: &mut [View<'_>],
+        views: &mut [OperandView<'_>],
     ) {
         let n = step.ring.degree();
         let first = match self.places.of_values[*value] {
-            Place::OfPrime(_) => 0,
+            ValuePlace::OfPrime(_) => 0,
             _ => item * step.ring.len_words() + limb * n,
         };
         let range = first + tile.start..first + tile.end;
         self.write(*value, (block, range), scratch, views, |out, scratch, views| {
-            let part = |part: Part| match part {
-                Part::Whole(value) => self.arg(value, scratch, views, block).item(item),
-                Part::Limb { value, limb } => match self.places.of_values[value] {
-                    Place::OfPrime(slot) => &scratch[slot][tile.clone()],
+            let part = |part: PrimeOperand| match part {
+                PrimeOperand::Whole(value) => self.arg(value, scratch, views, block).item(item),
+                PrimeOperand::Limb { value, limb } => match self.places.of_values[value] {
+                    ValuePlace::OfPrime(slot) => &scratch[slot][tile.clone()],
                     _ => {
                         &self.arg(value, scratch, views, block).item(item)[limb * n..][tile.clone()]
                     }
@@ -432,24 +438,24 @@ impl<'p> Plan<'p> {
         value: usize,
         (block, range): (&Block, Range<usize>),
         scratch: &mut [Words],
-        views: &mut [View<'_>],
-        run: impl FnOnce(&mut [u64], &[Words], &[View<'_>]),
+        views: &mut [OperandView<'_>],
+        run: impl FnOnce(&mut [u64], &[Words], &[OperandView<'_>]),
     ) {
         match self.places.of_values[value] {
-            Place::Scratch(slot) | Place::OfPrime(slot) => {
+            ValuePlace::Scratch(slot) | ValuePlace::OfPrime(slot) => {
                 // No operand of a step lies where its result goes.
                 let mut room = std::mem::take(&mut scratch[slot]);
                 run(&mut room[range], scratch, views);
                 scratch[slot] = room;
             }
-            Place::Operand(operand) => {
+            ValuePlace::Operand(operand) => {
                 // An output is nobody's operand before it is computed.
-                let mut view = std::mem::replace(&mut views[operand], View::NONE);
+                let mut view = std::mem::replace(&mut views[operand], OperandView::NONE);
                 let items = &mut view.words_mut()[block.first * self.words(value)..];
                 run(&mut items[range], scratch, views);
                 views[operand] = view;
             }
-            Place::Constant | Place::Within { .. } | Place::Apart => {
+            ValuePlace::Constant | ValuePlace::Within { .. } | ValuePlace::Apart => {
                 unreachable!("what is computed goes to a place of its own")
             }
         }
@@ -460,14 +466,15 @@ impl<'p> Plan<'p> {
     fn run_range(
         &self,
         k: &impl Kernels,
-        (views, count): (&mut [View<'_>], usize),
+        (views, count): (&mut [OperandView<'_>], usize),
         blocks: Blocks,
         grain: usize,
     ) {
         if count > grain {
-            let views = views.iter_mut().map(|view| std::mem::replace(view, View::NONE)).collect();
+            let views =
+                views.iter_mut().map(|view| std::mem::replace(view, OperandView::NONE)).collect();
             let (mut a, mut b) =
-                Batch { views, count }.split(count.div_ceil(blocks.unit) / 2 * blocks.unit);
+                BoundBatch { views, count }.split(count.div_ceil(blocks.unit) / 2 * blocks.unit);
             rayon::join(
                 || self.run_range(k, (&mut a.views, a.count), blocks, grain),
                 || self.run_range(k, (&mut b.views, b.count), blocks, grain),
@@ -553,7 +560,7 @@ pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
 /// # Errors
 /// [`RunError::OperandCount`], or [`RunError::Operand`] with the first operand that does not fit.
 pub fn check_operands(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
-    Batch::bind(program, operands).map(|batch| batch.count)
+    BoundBatch::bind(program, operands).map(|batch| batch.count)
 }
 
 /// The most operands that are bound without memory of their own: most programs have fewer.
@@ -567,11 +574,11 @@ pub(crate) fn run(
     parallel: bool,
 ) -> Result<(), RunError> {
     let plan = Plan::new(program);
-    let (mut few, mut many) = ([const { View::NONE }; FEW], vec![]);
+    let (mut few, mut many) = ([const { OperandView::NONE }; FEW], vec![]);
     let views = if operands.len() <= FEW {
         &mut few[..operands.len()]
     } else {
-        many.resize_with(operands.len(), || View::NONE);
+        many.resize_with(operands.len(), || OperandView::NONE);
         &mut many[..]
     };
     let count = plan.bind(operands, views)?;

@@ -5,12 +5,13 @@ use std::{marker::PhantomData, sync::Arc};
 use zeroize::Zeroize;
 
 use crate::{
+    exponents::sealed,
     program::{Coeff, Ntt},
     ring::Ring,
 };
 
 /// The two forms of a polynomial: [`Coeff`] and [`Ntt`].
-pub trait Domain: sealed::Sealed + 'static {
+pub trait Domain: sealed::Marker + 'static {
     /// Whether it is that of values, [`Ntt`].
     const NTT: bool;
 }
@@ -21,11 +22,8 @@ impl Domain for Ntt {
     const NTT: bool = true;
 }
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Coeff {}
-    impl Sealed for super::Ntt {}
-}
+impl sealed::Marker for Coeff {}
+impl sealed::Marker for Ntt {}
 
 /// `count` polynomials over a [`Ring`], laid out `[item][limb][coefficient]`, every coefficient
 /// below its limb's prime. No `Debug`, zeroized on drop: a secret key is one of these.

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 pub use builder::{
     Beat, Builder, Coeff, Exponent, Integer, Lanes, MAX_TERMS, Ntt, Pair, Residue, Seed, Var,
 };
-pub(crate) use places::{Part, Place, Places, PrimeStep, Task};
+pub(crate) use places::{PrimeOperand, PrimeStep, Task, ValuePlace, ValuePlaces};
 pub use step::{
     LaneOp, LaneStep, LimbOp, LimbStep, PairOp, ResidueOp, ResidueStep, RingOp, RingStep, Step,
 };
@@ -355,7 +355,7 @@ pub struct Program {
     outputs: Vec<usize>,
     /// (input with [`Spread::Update`], the value that replaces it).
     updates: Vec<(usize, usize)>,
-    places: Places,
+    places: ValuePlaces,
     work: Work,
     shape: u64,
 }
@@ -437,7 +437,7 @@ impl Program {
     }
 
     /// Returns the places of values on the host.
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &ValuePlaces {
         &self.places
     }
 

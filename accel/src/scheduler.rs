@@ -29,7 +29,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     engine::{DeviceFault, Engine, Info, Operand, RunError},
-    interpret::{self, Batch},
+    interpret::{self, BoundBatch},
     program::Program,
 };
 use split::{Share, Split};
@@ -64,7 +64,7 @@ pub enum Event<'a> {
 }
 
 type Observer = Box<dyn Fn(Event<'_>) + Send + Sync>;
-type Open = Box<dyn Fn() -> Option<Arc<dyn Engine>> + Send + Sync>;
+type OpenDevice = Box<dyn Fn() -> Option<Arc<dyn Engine>> + Send + Sync>;
 
 /// Runs programs on the CPU and on a device. See the [module](self) documentation.
 pub struct Scheduler {
@@ -72,7 +72,7 @@ pub struct Scheduler {
     /// None in it if there is none to be had.
     device: OnceLock<Option<Device>>,
     /// Opens the device; none if it is preferred, and so was open from the start.
-    open: Option<Open>,
+    open: Option<OpenDevice>,
     /// Whether a caller opens it, or did: others go on with the CPU meanwhile.
     is_begun: AtomicBool,
     /// Seconds of work that are worth opening it.
@@ -194,7 +194,7 @@ impl Scheduler {
     fn run_parts(
         &self,
         program: &Program,
-        batch: Batch<'_>,
+        batch: BoundBatch<'_>,
         share: &Share,
     ) -> Result<Option<[f64; 2]>, RunError> {
         let (own, other) = batch.split(share.cpu);
@@ -308,7 +308,7 @@ impl Engine for Scheduler {
             self.learn(class, &share, seconds);
             return outcome;
         }
-        let mut batch = match Batch::bind(program, operands) {
+        let mut batch = match BoundBatch::bind(program, operands) {
             Ok(batch) => batch,
             Err(why) => {
                 self.learn(class, &share, None);

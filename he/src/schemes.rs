@@ -4,7 +4,7 @@
 //! into packed integers. It implements these traits in a folder of its own: [`SumScheme`] and
 //! [`SecretScheme`] for the halves of its keys, [`RunningSum`] for what an aggregator adds to,
 //! [`PublicEncryption`] where the public half encrypts,
-//! [`Encryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above,
+//! [`UpdateEncryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above,
 //! knows no scheme; [`codec`](crate::codec) says how integers lie
 //! in slots.
 
@@ -44,7 +44,7 @@ pub(crate) trait PublicEncryption {
     ///
     /// # Errors
     /// The engine's, or no randomness.
-    fn encryptor(&self, engine: &dyn Engine) -> Result<Box<dyn Encryptor>, Error>;
+    fn encryptor(&self, engine: &dyn Engine) -> Result<Box<dyn UpdateEncryptor>, Error>;
 
     /// Returns the program of one encryption.
     ///
@@ -125,7 +125,7 @@ pub(crate) trait SecretScheme: Send + Sync {
         engine: &dyn Engine,
         statement: &Statement,
         seed: &Seed,
-    ) -> Result<Box<dyn Encryptor>, Error>;
+    ) -> Result<Box<dyn UpdateEncryptor>, Error>;
 
     /// Returns the program of one encryption, to be shown.
     ///
@@ -162,7 +162,7 @@ pub(crate) enum Pace {
 /// Encrypts the chunks of one contribution.
 ///
 /// Only a [`Sealer`](crate::Sealer) has one: it sees to it that no chunk is encrypted twice under one seed.
-pub(crate) trait Encryptor: Send + Sync {
+pub(crate) trait UpdateEncryptor: Send + Sync {
     /// Returns the number of groups to seal at a time.
     fn groups_at_once(&self, pace: Pace) -> u32;
 

@@ -8,8 +8,8 @@
 //! # Bound
 //! Primes are below 2^50, and everything here is an integer below `8q ≤ 2^53`, which a double holds. Factors are within
 //! `± q / 2`, and their ratio to q is right to 2^-54. A product's quotient is off by at most `|x| / 2^54` for that and
-//! by as much again for its own rounding, so [`Prime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within `± q ·
-//! B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
+//! by as much again for its own rounding, so [`DoublePrime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within
+//! `± q · B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
 //!
 //! Instructions take the same time whatever the numbers, of which none is denormal.
 
@@ -53,7 +53,7 @@ impl Avx2 {
     }
 }
 
-type Word = __m256i;
+type Quad = __m256i;
 type Double = __m256d;
 
 /// 2^52, whose lowest bit counts ones, as a double.
@@ -62,17 +62,17 @@ const MAGIC: f64 = (1u64 << 52) as f64;
 /// Reads four words.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn four(words: &[u64; 4]) -> Word {
+fn four(words: &[u64; 4]) -> Quad {
     // SAFETY: four words are 256 bits, of which any are a vector.
-    unsafe { transmute::<[u64; 4], Word>(*words) }
+    unsafe { transmute::<[u64; 4], Quad>(*words) }
 }
 
 /// Returns the four words.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn words(x: Word) -> [u64; 4] {
+fn words(x: Quad) -> [u64; 4] {
     // SAFETY: as above.
-    unsafe { transmute::<Word, [u64; 4]>(x) }
+    unsafe { transmute::<Quad, [u64; 4]>(x) }
 }
 
 /// Reads four doubles as they lie between stages.
@@ -98,7 +98,7 @@ fn all(x: f64) -> Double {
 /// Converts integers below 2^52.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn to_double(x: Word) -> Double {
+fn to_double(x: Quad) -> Double {
     let magic = _mm256_set1_epi64x(MAGIC.to_bits() as i64);
     _mm256_sub_pd(_mm256_castsi256_pd(_mm256_or_si256(x, magic)), all(MAGIC))
 }
@@ -106,19 +106,19 @@ fn to_double(x: Word) -> Double {
 /// Converts doubles that are integers from 0 to below 2^52.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn to_word(x: Double) -> Word {
+fn to_word(x: Double) -> Quad {
     let magic = _mm256_set1_epi64x(MAGIC.to_bits() as i64);
     _mm256_xor_si256(_mm256_castpd_si256(_mm256_add_pd(x, all(MAGIC))), magic)
 }
 
 /// A constant factor in all lanes, or one in each.
 #[derive(Clone, Copy)]
-struct Wide {
+struct LaneFactor {
     w: Double,
     ratio: Double,
 }
 
-impl Wide {
+impl LaneFactor {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new(factor: DoubleFactor) -> Self {
@@ -128,12 +128,12 @@ impl Wide {
 
 /// A prime and its inverse.
 #[derive(Clone, Copy)]
-struct Prime {
+struct DoublePrime {
     q: Double,
     inverse: Double,
 }
 
-impl Prime {
+impl DoublePrime {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new(q: u64) -> Self {
@@ -143,7 +143,7 @@ impl Prime {
     /// `x·w` modulo q: see the [bound](self).
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn mul(self, x: Double, factor: Wide) -> Double {
+    fn mul(self, x: Double, factor: LaneFactor) -> Double {
         let quotient = round(_mm256_mul_pd(x, factor.ratio));
         self.rest(x, factor.w, quotient)
     }

@@ -72,7 +72,7 @@ impl<'a> Results<'a> {
 }
 
 /// The two factors of a product.
-pub(super) type Product<'a, W> = (&'a [W], &'a [W]);
+pub(super) type FactorPair<'a, W> = (&'a [W], &'a [W]);
 
 /// Eight words that share a cache line: what tables for all lanes are made of.
 #[derive(Clone, Copy, Default)]
@@ -138,7 +138,7 @@ pub(super) trait Backend: Copy + Send + Sync {
         m: &Limbs,
         out: &mut [Self::Word],
         acc: &mut [Self::Word],
-        products: [Product<'_, Self::Word>; P],
+        products: [FactorPair<'_, Self::Word>; P],
     );
 
     /// `acc = a²`, ready for a `mul_redc` without products.

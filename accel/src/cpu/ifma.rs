@@ -42,9 +42,9 @@ use std::{
     ops::Range,
 };
 
-use super::backend::{Backend, Items, Limbs, Line, Product, Results};
+use super::backend::{Backend, FactorPair, Items, Limbs, Line, Results};
 pub(super) use dot::dot;
-pub(super) use select::Digits;
+pub(super) use select::LaneDigits;
 
 /// Proof that the processor has the instructions.
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ fn carry_of(x: Word) -> Word {
 
 impl Backend for Ifma {
     type Word = Word;
-    type Digits = Digits;
+    type Digits = LaneDigits;
 
     const LANES: usize = 8;
     const LIMB_BITS: u32 = BITS;
@@ -124,7 +124,7 @@ impl Backend for Ifma {
         m: &Limbs,
         out: &mut [Word],
         acc: &mut [Word],
-        products: [Product<'_, Word>; P],
+        products: [FactorPair<'_, Word>; P],
     ) {
         kernel!(rows::mul_redc(m, out, acc, products));
     }
@@ -165,11 +165,11 @@ impl Backend for Ifma {
         kernel!(rows::negate(x));
     }
 
-    fn pick_own(self, out: &mut [Word], table: &[Word], digits: &Digits) {
+    fn pick_own(self, out: &mut [Word], table: &[Word], digits: &LaneDigits) {
         kernel!(select::pick_own(out, table, digits));
     }
 
-    fn pick_shared(self, out: &mut [Word], table: &[Line], digits: &[Digits]) {
+    fn pick_shared(self, out: &mut [Word], table: &[Line], digits: &[LaneDigits]) {
         kernel!(select::pick_shared(out, table, digits));
     }
 
@@ -185,7 +185,7 @@ impl Backend for Ifma {
         kernel!(convert::load_words(out, items, first));
     }
 
-    fn digits(self, words: &[Word], at: usize, bits: usize, width: usize) -> Digits {
+    fn digits(self, words: &[Word], at: usize, bits: usize, width: usize) -> LaneDigits {
         kernel!(convert::digits(words, at, bits, width))
     }
 

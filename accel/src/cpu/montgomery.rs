@@ -28,14 +28,14 @@ mod table;
 
 use zeroize::Zeroizing;
 
-use super::backend::{Backend, Items, Limbs, Product, Results, SLACK_BITS};
+use super::backend::{Backend, FactorPair, Items, Limbs, Results, SLACK_BITS};
 use crate::modulus::{Modulus, divide_power_of_two, inverse_mod_word, power_of_two_mod};
 use barrett::Barrett;
 pub(super) use chain::Running;
 use number::Group;
 pub(super) use number::{Any, Canonical, Chain, Lazy, Number, Numbers};
 use product_sum::ProductSum;
-use split::Split;
+use split::SquareModulus;
 pub(super) use table::{LaneTable, SharedTable, SharedTables};
 
 /// A modulus and its constants, in the limbs of a backend.
@@ -52,7 +52,7 @@ pub(super) struct Montgomery<B: Backend> {
     r_squared: Numbers<Canonical, B>,
     /// `2^(64 · words) · R mod m`.
     piece: Numbers<Canonical, B>,
-    split: Option<Box<Split<B>>>,
+    split: Option<Box<SquareModulus<B>>>,
     barrett: Barrett<B>,
 }
 
@@ -146,7 +146,7 @@ impl<B: Backend> Montgomery<B> {
         let r_squared = constant(backend, &remainder, modulus.len());
         let barrett = Barrett::new(backend, m, radix, &quotient);
         let lanes = in_lanes(backend, &modulus.m);
-        let split = m.root().map(|root| Box::new(Split::new(backend, m, root)));
+        let split = m.root().map(|root| Box::new(SquareModulus::new(backend, m, root)));
         let shift = radix - memory;
         Self { backend, shift, modulus, lanes, r, r_squared, piece, split, barrett }
     }
@@ -190,7 +190,7 @@ impl<B: Backend> Montgomery<B> {
     }
 
     /// Returns the arithmetic of pairs.
-    pub(super) fn split(&self) -> &Split<B> {
+    pub(super) fn split(&self) -> &SquareModulus<B> {
         match &self.split {
             Some(split) => split,
             None => unreachable!("pairs are for squares"),
@@ -227,7 +227,7 @@ impl<B: Backend> Montgomery<B> {
         &self,
         acc: &mut ProductSum<B>,
         out: &mut [B::Word],
-        products: [Product<'_, B::Word>; P],
+        products: [FactorPair<'_, B::Word>; P],
     ) {
         acc.start(self.backend, &self.modulus).mul_redc(out, products);
     }

@@ -1,24 +1,26 @@
 //! Any processor: one number at a time, limbs of 64 bits, `u128` products.
 
-mod rns;
 mod rows;
 
 use std::{hint::black_box, ops::Range};
 
 use zeroize::Zeroizing;
 
-use super::backend::{Backend, Items, Limbs, Line, Product, Results};
+use super::{
+    backend::{Backend, FactorPair, Items, Limbs, Line, Results},
+    rns::Rns,
+};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
 /// A digit: a mask for each entry, all ones for the one that it names.
-pub(super) struct Digit {
+pub(super) struct DigitMasks {
     masks: Zeroizing<Vec<u64>>,
 }
 
-impl Digit {
+impl DigitMasks {
     fn new(value: u64, width: usize) -> Self {
         let mask = |index: u64| {
             let difference = index ^ value;
@@ -35,9 +37,11 @@ impl Digit {
     }
 }
 
+impl Rns for Portable {}
+
 impl Backend for Portable {
     type Word = u64;
-    type Digits = Digit;
+    type Digits = DigitMasks;
 
     const LANES: usize = 1;
     const LIMB_BITS: u32 = 64;
@@ -59,7 +63,7 @@ impl Backend for Portable {
         m: &Limbs,
         out: &mut [u64],
         acc: &mut [u64],
-        products: [Product<'_, u64>; P],
+        products: [FactorPair<'_, u64>; P],
     ) {
         let h = m.len();
         if P > 0 {
@@ -123,13 +127,13 @@ impl Backend for Portable {
         }
     }
 
-    fn pick_own(self, out: &mut [u64], table: &[u64], digit: &Digit) {
+    fn pick_own(self, out: &mut [u64], table: &[u64], digit: &DigitMasks) {
         for (out, entries) in out.iter_mut().zip(table.chunks_exact(digit.masks.len())) {
             *out = digit.pick(entries.iter());
         }
     }
 
-    fn pick_shared(self, out: &mut [u64], table: &[Line], digits: &[Digit]) {
+    fn pick_shared(self, out: &mut [u64], table: &[Line], digits: &[DigitMasks]) {
         let Some(first) = digits.first() else { return };
         let len = out.len() / digits.len();
         for (limb, lines) in table.chunks_exact(first.masks.len() / 8).enumerate() {
@@ -160,11 +164,11 @@ impl Backend for Portable {
         out.copy_from_slice(items.item(first));
     }
 
-    fn digits(self, words: &[u64], at: usize, bits: usize, width: usize) -> Digit {
+    fn digits(self, words: &[u64], at: usize, bits: usize, width: usize) -> DigitMasks {
         let (word, bit) = (at / 64, at % 64);
         let next = words.get(word + 1).copied().unwrap_or(0);
         let both = u128::from(words[word]) | u128::from(next) << 64;
-        Digit::new((both >> bit) as u64 & ((1 << bits) - 1), width)
+        DigitMasks::new((both >> bit) as u64 & ((1 << bits) - 1), width)
     }
 
     fn burst(self) -> u64 {

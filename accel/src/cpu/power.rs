@@ -25,7 +25,7 @@ pub(super) use windows::pow;
 const GROUPS: usize = 16;
 
 /// A batch of exponents of at most `bits` bits.
-pub(super) struct Powers<'a> {
+pub(super) struct ExponentBatch<'a> {
     pub(super) items: Items<'a>,
     pub(super) bits: usize,
     /// Whether the time may depend on them.
@@ -33,7 +33,7 @@ pub(super) struct Powers<'a> {
 }
 
 /// Exponents with the words of `LANES` items side by side, to take digits from.
-struct Exponents<B: Backend> {
+struct ExponentWords<B: Backend> {
     backend: B,
     words: Zeroizing<Vec<B::Word>>,
     /// Words of one exponent.
@@ -41,7 +41,7 @@ struct Exponents<B: Backend> {
     bits: usize,
 }
 
-impl<B: Backend> Exponents<B> {
+impl<B: Backend> ExponentWords<B> {
     /// Returns the exponents of the groups from item `first` on, of `rows` exponents an item.
     fn load(
         backend: B,

@@ -3,6 +3,7 @@
 //! Processors differ in one trait, [`Rns`]: loops over the residues of one prime.
 //! Nothing here branches, indexes or divides by a residue but where seeds are public.
 
+mod loops;
 pub(super) mod sampling;
 mod tables;
 
@@ -15,11 +16,12 @@ use crate::{
     program::{
         BaseExtension, Kind, LaneOp, LaneStep, LimbOp, LimbStep, MAX_TERMS, RingOp, RingStep,
     },
-    ring::{LanePrimes, MAX_PRIMES, Ring, subtract_once},
+    ring::{MAX_PRIMES, Ring, subtract_once},
 };
+pub(super) use loops::Rns;
 use tables::Primes;
 pub(super) use tables::{
-    DoubleFactor, DoubleFactors, Factor, Factors, Limb, Row, Tables, mul_lazy,
+    DoubleFactor, DoubleFactors, Factor, IntegerFactors, Limb, Tables, WeightRow, mul_lazy,
 };
 
 /// Blocks of a ChaCha20 stream that are made at once.
@@ -34,96 +36,6 @@ pub(super) const TOGETHER: usize = 16;
 /// Returns the bits that a number below q has.
 pub(super) fn mask(q: u64) -> u64 {
     u64::MAX >> q.leading_zeros()
-}
-
-/// Loops over residues, which are below their prime q before and after, q below 2^50.
-pub(super) trait Rns: Copy + Send + Sync + 'static {
-    /// The power of two that quotients of constant factors are scaled by; see [`Factor`]. Integers
-    /// are cut into digits of as many bits.
-    const QUOTIENT_BITS: u32;
-
-    /// `out = a + b`.
-    fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64);
-
-    /// `out = a − b`.
-    fn sub(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64);
-
-    /// `out = a · b`.
-    fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb);
-
-    /// Moves values; see [`Turn`].
-    fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn);
-
-    /// `out = a · factor`.
-    fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor);
-
-    /// `out = Σ a_i · b_i`, of at most [`MAX_TERMS`] pairs.
-    fn mul_sum(self, out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb);
-
-    /// Transforms to NTT form.
-    fn forward(self, out: &mut [u64], a: &[u64], limb: &Limb);
-
-    /// Transforms from NTT form.
-    fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb);
-
-    /// Makes words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple
-    /// of [`STREAM_WORDS`].
-    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64);
-
-    /// Adds the draws of run number `run` of the stream, masked to the bits of the prime of their
-    /// lane, if all are below it; else adds nothing and gives false. Variable time.
-    fn add_draws(
-        self,
-        sum: &mut [u64; RUN],
-        key: &[u64],
-        stream: u64,
-        run: u64,
-        primes: &[u64; beats::LANES],
-    ) -> bool;
-
-    /// Adds to residues, [`BLOCKS`] of each prime, sums of at most [`TOGETHER`] draws each.
-    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; beats::LANES]);
-
-    /// Makes noise of random words; see `Builder::noise`.
-    fn noise(self, out: &mut [u64], random: &[u64], q: u64);
-
-    /// Makes residues of a ternary polynomial of random words; see `Builder::ternary`.
-    fn ternary(self, out: &mut [u64], random: &[u64], q: u64);
-
-    /// Converts integers of one word to residues of one prime.
-    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool);
-
-    /// Converts integers to residues of all primes: word `w` of integer `i` is at `w · N + i`. Words of one lie a
-    /// multiple of N apart, and so in the same few lines of a cache: [`LIFTED`] integers are brought together for all
-    /// primes.
-    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool);
-
-    /// Converts residues of all primes to integers of as many words as primes, which lie as for [`Rns::lift_all`].
-    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
-
-    /// Converts residues of all primes to those of the primes of `rows`. See `BaseExtension`.
-    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]);
-
-    /// Makes residues of one prime of `round(x / p)`, of those of x and of the ring's last prime,
-    /// p.
-    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64);
-
-    /// Packs lanes into beats, ten to each. Ten more may be read.
-    fn pack(self, out: &mut [u64], lanes: &[u64]);
-
-    /// Unpacks beats to lanes. Ten more may be written.
-    fn unpack(self, lanes: &mut [u64], words: &[u64]);
-
-    /// Finds, for each of some items of as many beats, the first lane that is not below its prime,
-    /// or the number of its lanes where all are; see `Builder::first_bad_lane`. `primes` are those
-    /// of the first lanes, again and again, from one item to the next. Variable time.
-    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]);
-
-    /// Adds the lanes of beats to words of their own; see [`beats::add_lanes`]. Variable time.
-    fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]);
-
-    /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
-    fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]);
 }
 
 /// Which of some primes the next beat starts with, which is ten lanes further on.
@@ -147,6 +59,15 @@ impl Phase {
         self.prime = if next >= self.primes { next - self.primes } else { next };
         prime
     }
+}
+
+/// Returns the four quarters of a block of a transform.
+#[inline]
+pub(super) fn quarters<T>(block: &mut [T]) -> [&mut [T]; 4] {
+    let quarter = block.len() / 4;
+    let (low, high) = block.split_at_mut(2 * quarter);
+    let ((a, b), (c, d)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
+    [a, b, c, d]
 }
 
 /// Integers that are lifted at a time.
@@ -213,7 +134,7 @@ pub(super) struct RnsSteps<B> {
     backend: B,
     primes: Primes,
     tables: Derived<Ring, Tables>,
-    extensions: Derived<BaseExtension, Vec<Row>>,
+    extensions: Derived<BaseExtension, Vec<WeightRow>>,
 }
 
 impl<B: Rns> RnsSteps<B> {
@@ -313,7 +234,11 @@ impl<B: Rns> RnsSteps<B> {
                 &RingOp::Lift { signed, .. } => backend.lift_all(out, a, &tables, signed),
                 RingOp::BaseExtend { extension, .. } => {
                     let rows = self.extensions.get(extension, |extension| {
-                        extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
+                        extension
+                            .rows()
+                            .iter()
+                            .map(|row| WeightRow::new(row, B::QUOTIENT_BITS))
+                            .collect()
                     });
                     backend.base_extend(out, a, &tables, &rows);
                 }

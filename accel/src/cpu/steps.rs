@@ -12,7 +12,7 @@ use std::sync::{
 use super::{
     backend::{Backend, Items, Results},
     montgomery::Montgomery,
-    power::{self, PowerTable, Powers},
+    power::{self, ExponentBatch, PowerTable},
     tally::Tally,
 };
 use crate::{
@@ -114,7 +114,7 @@ impl<B: Backend> Steps<B> {
 
     fn residue(&self, op: &ResidueOp, modulus: &Arc<Modulus>, out: Results<'_>, args: &[Arg<'_>]) {
         let (m, a) = (&*self.modulus(modulus), items(&args[0]));
-        let powers = |bits: u32, secret: bool| Powers {
+        let powers = |bits: u32, secret: bool| ExponentBatch {
             items: items(&args[1]),
             bits: bits as usize,
             public: !secret,

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::backend::{Backend, Items, Limbs, Line, Product, Results};
+use super::backend::{Backend, FactorPair, Items, Limbs, Line, Results};
 
 /// A backend of the same shape as `B` whose numbers are empty.
 pub(super) struct Tally<'c, B> {
@@ -56,7 +56,7 @@ impl<B: Backend> Backend for Tally<'_, B> {
         m: &Limbs,
         _out: &mut [()],
         _acc: &mut [()],
-        _products: [Product<'_, ()>; P],
+        _products: [FactorPair<'_, ()>; P],
     ) {
         // A row of each product and one of the quotient, and the quotient digits.
         self.add((P + 1) * m.len() * m.len(), m.len());

@@ -18,7 +18,7 @@ enum Data<'o> {
 }
 
 /// The operands of a run, and how many items of theirs are done.
-pub(crate) struct Batch<'o> {
+pub(crate) struct DeviceBatch<'o> {
     /// With the words of an item.
     operands: Vec<(usize, Data<'o>)>,
     pub(crate) count: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Batch<'o> {
     pub(crate) done: usize,
 }
 
-impl<'o> Batch<'o> {
+impl<'o> DeviceBatch<'o> {
     pub(crate) fn new(program: &Program, operands: &'o mut [Operand<'_>], count: usize) -> Self {
         let data = |(operand, (words, shared)): (&'o mut Operand<'_>, (usize, bool))| {
             let data = match operand {
@@ -91,8 +91,8 @@ fn items(program: &Program) -> impl Iterator<Item = (usize, bool)> {
 }
 
 /// The rest of a batch, in parts of `size` items.
-pub(crate) struct Job<'j, 'o, R> {
-    pub(crate) batch: &'j mut Batch<'o>,
+pub(crate) struct DeviceJob<'j, 'o, R> {
+    pub(crate) batch: &'j mut DeviceBatch<'o>,
     pub(crate) size: usize,
     /// The work on `size` items, and on the fewer that are left in the end.
     pub(crate) recordings: [&'j R; 2],
@@ -100,7 +100,7 @@ pub(crate) struct Job<'j, 'o, R> {
     pub(crate) secret: bool,
 }
 
-impl<R> Job<'_, '_, R> {
+impl<R> DeviceJob<'_, '_, R> {
     /// Returns the parts that are left.
     pub(crate) fn parts(&self) -> impl Iterator<Item = BatchPart> + use<R> {
         let (count, size) = (self.batch.count, self.size);

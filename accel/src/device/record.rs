@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::{engine::DeviceFault, program::Kind};
 
 /// A kind of device that programs are recorded for. Sizes are in units of its memory.
-pub(crate) trait Target {
+pub(crate) trait DeviceKind {
     /// What it does at a time.
     type Command;
     /// Memory that outlives a run.
@@ -62,12 +62,12 @@ pub(crate) struct Life {
 }
 
 /// Words that the host has.
-pub(crate) enum Words<'o> {
+pub(crate) enum HostWords<'o> {
     Borrowed(&'o [u64]),
     Owned(Zeroizing<Vec<u64>>),
 }
 
-impl Words<'_> {
+impl HostWords<'_> {
     pub(crate) fn as_slice(&self) -> &[u64] {
         match self {
             Self::Borrowed(words) => words,
@@ -88,7 +88,7 @@ pub(crate) struct Transfer<F, T> {
 
 /// A value in device memory.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'k> {
+pub(crate) struct DeviceValue<'k> {
     pub(crate) kind: &'k Kind,
     pub(crate) buffer: Buffer,
     /// Whether one item stands for all.
@@ -100,15 +100,15 @@ pub(crate) struct View<'k> {
 /// A step's result and its arguments, over `count` items.
 #[derive(Clone, Copy)]
 pub(crate) struct Applied<'s> {
-    pub(crate) out: &'s View<'s>,
-    pub(crate) args: &'s [View<'s>],
+    pub(crate) out: &'s DeviceValue<'s>,
+    pub(crate) args: &'s [DeviceValue<'s>],
     pub(crate) count: u32,
 }
 
 /// Collects what is to be done with some items.
-pub(crate) struct Recorder<'o, T: Target> {
+pub(crate) struct Recorder<'o, T: DeviceKind> {
     memory: Vec<Memory<T::Resident>>,
-    constants: Vec<Transfer<T::Form, Words<'o>>>,
+    constants: Vec<Transfer<T::Form, HostWords<'o>>>,
     inputs: Vec<Transfer<T::Form, usize>>,
     commands: Vec<T::Command>,
     outputs: Vec<Transfer<T::Form, usize>>,
@@ -117,11 +117,11 @@ pub(crate) struct Recorder<'o, T: Target> {
 }
 
 /// The work on a number of items, wherever in a batch they are.
-pub(crate) struct Recording<'o, T: Target> {
+pub(crate) struct Recording<'o, T: DeviceKind> {
     /// The memory of each buffer.
     pub(crate) memory: Vec<Memory<T::Resident>>,
     /// Words that go up and are the same for all items.
-    pub(crate) constants: Vec<Transfer<T::Form, Words<'o>>>,
+    pub(crate) constants: Vec<Transfer<T::Form, HostWords<'o>>>,
     /// Which operands' items go up before any command, and where.
     pub(crate) inputs: Vec<Transfer<T::Form, usize>>,
     pub(crate) commands: Vec<T::Command>,
@@ -130,7 +130,7 @@ pub(crate) struct Recording<'o, T: Target> {
     pub(crate) layout: T::Layout,
 }
 
-impl<T: Target> Default for Recorder<'_, T> {
+impl<T: DeviceKind> Default for Recorder<'_, T> {
     fn default() -> Self {
         Self {
             memory: vec![],
@@ -144,15 +144,15 @@ impl<T: Target> Default for Recorder<'_, T> {
     }
 }
 
-impl<'o, T: Target> Recorder<'o, T> {
+impl<'o, T: DeviceKind> Recorder<'o, T> {
     fn add(&mut self, memory: Memory<T::Resident>) -> Buffer {
         self.memory.push(memory);
         Buffer(self.memory.len() - 1)
     }
 
-    /// Returns memory of `size` units, with anything in it.
+    /// Returns memory of `size` units or one, with anything in it.
     pub(crate) fn memory(&mut self, size: u64) -> Buffer {
-        self.add(Memory::Own { size })
+        self.add(Memory::Own { size: size.max(1) })
     }
 
     /// Returns memory of one unit that nobody reads, for commands that have no use for an operand.
@@ -163,14 +163,14 @@ impl<'o, T: Target> Recorder<'o, T> {
     }
 
     /// Returns memory that holds an item, which is the same for all items of a batch.
-    pub(crate) fn item(&mut self, words: Words<'o>, form: T::Form) -> Buffer {
-        let buffer = self.memory(T::size(&form).max(1));
+    pub(crate) fn item(&mut self, words: HostWords<'o>, form: T::Form) -> Buffer {
+        let buffer = self.memory(T::size(&form));
         self.put(buffer, 0, words, form);
         buffer
     }
 
     /// Fills memory from unit `start` on, before any command, with words that are the same for all items of a batch.
-    pub(crate) fn put(&mut self, buffer: Buffer, start: u64, words: Words<'o>, form: T::Form) {
+    pub(crate) fn put(&mut self, buffer: Buffer, start: u64, words: HostWords<'o>, form: T::Form) {
         if !words.as_slice().is_empty() {
             self.constants.push(Transfer { buffer, start, form, data: words });
         }
@@ -242,7 +242,7 @@ impl<'o, T: Target> Recorder<'o, T> {
     }
 }
 
-impl<T: Target> Recording<'_, T> {
+impl<T: DeviceKind> Recording<'_, T> {
     /// Returns the units of a run's own memory; 0 of memory that stays.
     pub(crate) fn size(&self, buffer: Buffer) -> u64 {
         match self.memory[buffer.0] {

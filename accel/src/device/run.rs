@@ -1,6 +1,8 @@
 //! A run: a program is recorded over parts of a batch, which go to the device.
 
-use super::{Applied, Batch, Job, Recorder, Recording, Target, View, Words};
+use super::{
+    Applied, DeviceBatch, DeviceJob, DeviceKind, DeviceValue, HostWords, Recorder, Recording,
+};
 use crate::{
     engine::{DeviceFault, Engine, Operand},
     program::{Program, Source, Step},
@@ -8,7 +10,7 @@ use crate::{
 
 /// An engine that records programs for a device.
 pub(crate) trait Runner: Engine {
-    type Target: Target;
+    type Target: DeviceKind;
 
     /// Records a step that the engine supports.
     ///
@@ -25,7 +27,7 @@ pub(crate) trait Runner: Engine {
     ///
     /// # Errors
     /// Out of memory, if the device cannot hold even one; or constants could not be made.
-    fn part(&self, program: &Program, batch: &Batch<'_>) -> Result<usize, DeviceFault>;
+    fn part(&self, program: &Program, batch: &DeviceBatch<'_>) -> Result<usize, DeviceFault>;
 
     /// Returns into how many shares, one after the other, each step cuts `count` items.
     fn shares(&self, _count: usize) -> usize {
@@ -43,7 +45,7 @@ pub(crate) trait Runner: Engine {
     /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
     fn execute(
         &self,
-        job: &mut Job<'_, '_, Recording<'_, Self::Target>>,
+        job: &mut DeviceJob<'_, '_, Recording<'_, Self::Target>>,
     ) -> Result<(), DeviceFault>;
 
     /// Counts the products of a recording.
@@ -57,7 +59,7 @@ pub(crate) fn run<R: Runner>(
     operands: &mut [Operand<'_>],
     count: usize,
 ) -> Result<(), DeviceFault> {
-    let mut batch = Batch::new(program, operands, count);
+    let mut batch = DeviceBatch::new(program, operands, count);
     if count == 0 {
         return Ok(());
     }
@@ -72,7 +74,7 @@ pub(crate) fn run<R: Runner>(
         };
         let recordings = [&full, rest.as_ref().unwrap_or(&full)];
         let secret = engine.is_secret(program);
-        match engine.execute(&mut Job { batch: &mut batch, size, recordings, secret }) {
+        match engine.execute(&mut DeviceJob { batch: &mut batch, size, recordings, secret }) {
             // The device has less than was thought. What is done stays done.
             Err(DeviceFault::OutOfMemory) if size > 1 => size = size.div_ceil(2),
             outcome => return outcome,
@@ -94,7 +96,7 @@ pub(crate) fn multiplies<R: Runner>(
     if count == 0 {
         return Some(0);
     }
-    let batch = Batch::unwritten(program, operands, count);
+    let batch = DeviceBatch::unwritten(program, operands, count);
     let size = engine.part(program, &batch).ok()?;
     let of_part = |items| Some(engine.products(&record(engine, program, &batch, items).ok()?));
     let rest = match count % size {
@@ -108,12 +110,12 @@ pub(crate) fn multiplies<R: Runner>(
 pub(crate) fn record<'o, R: Runner>(
     engine: &R,
     program: &'o Program,
-    batch: &Batch<'o>,
+    batch: &DeviceBatch<'o>,
     count: usize,
 ) -> Result<Recording<'o, R::Target>, DeviceFault> {
     let values = program.values();
     let mut recorder = Recorder::default();
-    let mut views: Vec<View<'o>> = Vec::with_capacity(values.len());
+    let mut views: Vec<DeviceValue<'o>> = Vec::with_capacity(values.len());
     let mut operand = 0;
     for value in values {
         let kind = &value.kind;
@@ -121,12 +123,12 @@ pub(crate) fn record<'o, R: Runner>(
         let size = R::Target::size(&form) * count as u64;
         let (buffer, shared) = match &value.source {
             Source::Constant(constant) => {
-                (recorder.item(Words::Borrowed(constant.words()), form), true)
+                (recorder.item(HostWords::Borrowed(constant.words()), form), true)
             }
             Source::Input { .. } => {
                 let shared = batch.shared(operand);
                 let buffer = match shared {
-                    Some(words) => recorder.item(Words::Borrowed(words), form),
+                    Some(words) => recorder.item(HostWords::Borrowed(words), form),
                     None => {
                         let buffer = recorder.memory(size);
                         recorder.input(buffer, form, operand);
@@ -138,14 +140,14 @@ pub(crate) fn record<'o, R: Runner>(
             }
             Source::Step { .. } => (recorder.memory(size), false),
         };
-        views.push(View { kind, buffer, shared, first: 0 });
+        views.push(DeviceValue { kind, buffer, shared, first: 0 });
     }
     for (index, value) in values.iter().enumerate() {
         let Source::Step { step, operands } = &value.source else { continue };
         let shares = engine.shares(count);
         for share in 0..shares {
             let [first, end] = [share, share + 1].map(|share| share * count / shares);
-            let view = |value: usize| View { first: first as u64, ..views[value] };
+            let view = |value: usize| DeviceValue { first: first as u64, ..views[value] };
             let args: Vec<_> = operands.iter().map(|&operand| view(operand)).collect();
             let (out, count) = (&view(index), (end - first) as u32);
             engine.step(&mut recorder, step, Applied { out, args: &args, count })?;

@@ -15,7 +15,7 @@ use super::{
     ring::{Card, wipes},
 };
 use crate::{
-    device::{Batch, Job},
+    device::{DeviceBatch, DeviceJob},
     engine::{Cycles, DeviceFault},
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Sizes {
 }
 
 /// A card, for all threads.
-pub(crate) struct Device {
+pub(crate) struct CardDevice {
     pub(super) sizes: Sizes,
     description: String,
     is_emulated: bool,
@@ -46,19 +46,19 @@ pub(crate) struct Device {
 }
 
 /// Memory that outlives a run.
-pub(crate) struct Resident {
-    device: Arc<Device>,
+pub(crate) struct ResidentBeats {
+    device: Arc<CardDevice>,
     beats: Range<u64>,
 }
 
-impl Resident {
+impl ResidentBeats {
     /// Returns its first beat.
     pub(super) fn start(&self) -> u64 {
         self.beats.start
     }
 }
 
-impl Drop for Resident {
+impl Drop for ResidentBeats {
     fn drop(&mut self) {
         // The card may be at work for a caller who lets go of this: it is wiped later.
         locked(&self.device.dead).push(self.beats.clone());
@@ -70,7 +70,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Device {
+impl CardDevice {
     /// Takes a card into use, if it is one.
     pub(super) fn open(mut link: Box<dyn Link>, patience: Duration) -> Result<Self, FpgaError> {
         let (id, version) =
@@ -148,24 +148,30 @@ impl Device {
     }
 
     /// Makes memory that stays, with anything in it.
-    pub(super) fn resident(self: &Arc<Self>, beats: u64) -> Result<Arc<Resident>, DeviceFault> {
+    pub(super) fn resident(
+        self: &Arc<Self>,
+        beats: u64,
+    ) -> Result<Arc<ResidentBeats>, DeviceFault> {
         let taken = locked(&self.card).free.take(beats.max(1));
         let beats = taken.ok_or(DeviceFault::OutOfMemory)?;
-        Ok(Arc::new(Resident { device: self.clone(), beats }))
+        Ok(Arc::new(ResidentBeats { device: self.clone(), beats }))
     }
 
     /// Does once what is recorded, which has no operands; whatever it holds may be secret.
     pub(super) fn once(&self, recording: &CardRecording<'_>) -> Result<(), DeviceFault> {
-        let mut batch = Batch::empty();
+        let mut batch = DeviceBatch::empty();
         let recordings = [recording; 2];
-        self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
+        self.run(&mut DeviceJob { batch: &mut batch, size: 1, recordings, secret: true })
     }
 
     /// Does all parts that are left of a job.
     ///
     /// # Errors
     /// Out of memory, where nothing was done; or the card failed, and parts are done.
-    pub(super) fn run(&self, job: &mut Job<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
+    pub(super) fn run(
+        &self,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
+    ) -> Result<(), DeviceFault> {
         locked(&self.card).run(job)
     }
 

@@ -6,35 +6,35 @@ use crypto_bigint::ConcatenatingMul as _;
 use zeroize::Zeroizing;
 
 use super::{
-    card::{Device, Resident},
+    card::{CardDevice, ResidentBeats},
     record::{Call, CardNumbers, CardRecorder},
     registers,
-    shape::{self, DIGIT, Shape},
+    shape::{self, DIGIT, ProductShape},
 };
 use crate::{
     beats,
     device::{
-        Words,
-        numbers::{self, Secret, big, cut, mul_mod, power_of_two},
+        HostWords,
+        numbers::{self, WipedWords, big, cut, mul_mod, power_of_two},
     },
     engine::DeviceFault,
-    fpga::descriptor::Operation,
+    fpga::descriptor::CardOperation,
     modulus::{Modulus, inverse_mod_word},
     program::Crt,
     ring::Ring,
 };
 
 /// Numbers that stay on the card, one after the other.
-pub(super) struct Kept {
-    memory: Arc<Resident>,
+pub(super) struct KeptNumbers {
+    memory: Arc<ResidentBeats>,
     /// The first beat and the length of each.
     places: Vec<(u64, u64)>,
 }
 
-impl Kept {
+impl KeptNumbers {
     /// Copies numbers to the card, each to as many beats as told or as it has.
     pub(super) fn new(
-        device: &Arc<Device>,
+        device: &Arc<CardDevice>,
         numbers: &[(&[u64], u64)],
     ) -> Result<Self, DeviceFault> {
         let mut end = 0;
@@ -51,7 +51,7 @@ impl Kept {
         for (&(words, _), &(start, length)) in numbers.iter().zip(&places) {
             let mut padded = Zeroizing::new(vec![0; 8 * length as usize]);
             padded[..words.len()].copy_from_slice(words);
-            recorder.fill(buffer, start, Words::Owned(padded));
+            recorder.fill(buffer, start, HostWords::Owned(padded));
         }
         device.once(&recorder.finish()?)?;
         Ok(Self { memory, places })
@@ -68,23 +68,23 @@ impl Kept {
 /// The constants of arithmetic modulo m.
 pub(super) struct Modular {
     pub(super) bits: u64,
-    pub(super) shape: Shape,
+    pub(super) shape: ProductShape,
     /// Words of 64 bits of a residue.
     words: u64,
-    kept: Kept,
+    kept: KeptNumbers,
 }
 
 impl Modular {
     /// Makes m, M″, 2^N mod m, 2^(2N) mod m and 1.
-    pub(super) fn new(device: &Arc<Device>, modulus: &Modulus) -> Result<Self, DeviceFault> {
+    pub(super) fn new(device: &Arc<CardDevice>, modulus: &Modulus) -> Result<Self, DeviceFault> {
         let (m, bits) = (modulus.words(), u64::from(modulus.bits()));
         let words = m.len() as u64;
-        let shape = Shape::modular(device.sizes.rows, bits, 64 * words);
+        let shape = ProductShape::modular(device.sizes.rows, bits, 64 * words);
         let [one, square] = [1, 2].map(|times| power_of_two(times * shape.radix as u32, m));
         let loose = shape::beats(bits + 18);
         let numbers: [(&[u64], u64); 5] =
             [(m, 0), (&folded(m), 0), (&one, loose), (&square, 0), (&[1], 0)];
-        Ok(Self { bits, shape, words, kept: Kept::new(device, &numbers)? })
+        Ok(Self { bits, shape, words, kept: KeptNumbers::new(device, &numbers)? })
     }
 
     /// Returns the beats of a residue.
@@ -142,7 +142,7 @@ impl Modular {
             m: Some(folded),
             words: self.shape.words,
             passes: self.shape.passes,
-            ..Call::new(Operation::Multiply, d, count)
+            ..Call::new(CardOperation::Multiply, d, count)
         }
     }
 
@@ -170,7 +170,7 @@ impl Modular {
             a: Some(a),
             m: Some(m),
             shift: self.bits.saturating_sub(22),
-            ..Call::new(Operation::Reduce, d, count)
+            ..Call::new(CardOperation::Reduce, d, count)
         }
     }
 
@@ -191,13 +191,13 @@ impl Modular {
 pub(super) struct Pairing {
     /// Bits of what takes the quotient's place.
     pub(super) bits: u64,
-    kept: Kept,
+    kept: KeptNumbers,
 }
 
 impl Pairing {
     /// Makes k, and the least multiple of s that is above `k · 2^N`, or s more.
     pub(super) fn new(
-        device: &Arc<Device>,
+        device: &Arc<CardDevice>,
         root: &Modulus,
         modular: &Modular,
     ) -> Result<Self, DeviceFault> {
@@ -211,7 +211,7 @@ impl Pairing {
         let sum = Zeroizing::new(top.concatenating_add(&*missing));
         let bits = (radix + DIGIT).max(64 * s.len() as u64) + 1;
         let multiple = cut(sum.as_words(), bits.div_ceil(64) as usize);
-        let kept = Kept::new(device, &[(&k, 0), (&multiple, shape::beats(bits))])?;
+        let kept = KeptNumbers::new(device, &[(&k, 0), (&multiple, shape::beats(bits))])?;
         Ok(Self { bits, kept })
     }
 
@@ -229,12 +229,12 @@ impl Pairing {
 /// The constants of exact quotients below d by d: its inverse and the negative of that, modulo a
 /// power of two that d's beats hold.
 pub(super) struct Quotient {
-    pub(super) shape: Shape,
-    kept: Kept,
+    pub(super) shape: ProductShape,
+    kept: KeptNumbers,
 }
 
 impl Quotient {
-    pub(super) fn new(device: &Arc<Device>, divisor: &Modulus) -> Result<Self, DeviceFault> {
+    pub(super) fn new(device: &Arc<CardDevice>, divisor: &Modulus) -> Result<Self, DeviceFault> {
         let d = divisor.words();
         let length = shape::beats(divisor.bits().into());
         let bits = length * shape::BEAT;
@@ -249,8 +249,8 @@ impl Quotient {
             inverse = Zeroizing::new(inverse.wrapping_mul(&*factor));
         }
         let minus = Zeroizing::new(inverse.wrapping_neg());
-        let kept = Kept::new(device, &[(inverse.as_words(), 0), (minus.as_words(), 0)])?;
-        Ok(Self { shape: Shape::plain(device.sizes.rows, bits, bits), kept })
+        let kept = KeptNumbers::new(device, &[(inverse.as_words(), 0), (minus.as_words(), 0)])?;
+        Ok(Self { shape: ProductShape::plain(device.sizes.rows, bits, bits), kept })
     }
 
     /// Returns `1/d`.
@@ -266,16 +266,16 @@ impl Quotient {
 
 /// Makes the constants of a recombination: the factors of b and of a, in chains modulo q.
 pub(super) fn recombination(
-    device: &Arc<Device>,
+    device: &Arc<CardDevice>,
     crt: &Crt,
     q: &Modular,
-) -> Result<Kept, DeviceFault> {
+) -> Result<KeptNumbers, DeviceFault> {
     let [plus, minus] = numbers::recombination(crt, q.shape.radix as u32);
-    Kept::new(device, &[(&plus, 0), (&minus, 0)])
+    KeptNumbers::new(device, &[(&plus, 0), (&minus, 0)])
 }
 
 /// Makes the primes of lanes, in as many beats as hold whole coefficients.
-pub(super) fn lanes(device: &Arc<Device>, ring: &Ring) -> Result<Kept, DeviceFault> {
+pub(super) fn lanes(device: &Arc<CardDevice>, ring: &Ring) -> Result<KeptNumbers, DeviceFault> {
     let primes = ring.primes();
     let count = beats::beats_per_unit(primes.len());
     let mut words = vec![0; count * beats::WORDS];
@@ -283,7 +283,7 @@ pub(super) fn lanes(device: &Arc<Device>, ring: &Ring) -> Result<Kept, DeviceFau
         let beat = &mut words[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
         beats::set_lane(beat, lane % beats::LANES, primes[lane % primes.len()]);
     }
-    Kept::new(device, &[(&words, 0)])
+    KeptNumbers::new(device, &[(&words, 0)])
 }
 
 /// `−m⁻¹ mod 2^17`.
@@ -292,7 +292,7 @@ fn negated_inverse(m: u64) -> u64 {
 }
 
 /// M″ = `(k · m + 1) / 2^17`, which has the words of m.
-fn folded(m: &[u64]) -> Secret {
+fn folded(m: &[u64]) -> WipedWords {
     let k = u128::from(negated_inverse(m[0]));
     let mut carry = 1;
     let mut product = Zeroizing::new(Vec::with_capacity(m.len() + 1));

@@ -25,7 +25,7 @@ impl Field {
 
 /// An operation of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum CardOperation {
     Multiply,
     Reduce,
     Linear,
@@ -34,7 +34,7 @@ pub(crate) enum Operation {
     Wipe,
 }
 
-impl Operation {
+impl CardOperation {
     /// Returns its code.
     pub(crate) fn code(self) -> u32 {
         match self {
@@ -51,7 +51,7 @@ impl Operation {
 /// The items of an operand: item i begins at beat `at + i · stride` and has `length` beats. All are
 /// 0 where there is no such operand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Items {
+pub(crate) struct OperandItems {
     pub(crate) at: u32,
     pub(crate) stride: u16,
     pub(crate) length: u8,
@@ -60,14 +60,14 @@ pub(crate) struct Items {
 /// One operation over `count` items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
-    pub(crate) operation: Operation,
+    pub(crate) operation: CardOperation,
     pub(crate) flags: u32,
     pub(crate) count: u32,
-    pub(crate) a: Items,
-    pub(crate) b: Items,
-    pub(crate) c: Items,
-    pub(crate) m: Items,
-    pub(crate) d: Items,
+    pub(crate) a: OperandItems,
+    pub(crate) b: OperandItems,
+    pub(crate) c: OperandItems,
+    pub(crate) m: OperandItems,
+    pub(crate) d: OperandItems,
     /// Words of 26 bits, at most 511.
     pub(crate) words: u16,
     pub(crate) passes: u8,
@@ -170,9 +170,10 @@ mod tests {
 
     #[test]
     fn words_hold_what_fields_say() {
-        let items = |n: u8| Items { at: u32::from(n) << 24, stride: u16::from(n) << 8, length: n };
+        let items =
+            |n: u8| OperandItems { at: u32::from(n) << 24, stride: u16::from(n) << 8, length: n };
         let descriptor = Descriptor {
-            operation: Operation::Select,
+            operation: CardOperation::Select,
             flags: 3,
             count: 7,
             a: items(1),

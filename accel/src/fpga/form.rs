@@ -9,13 +9,13 @@ pub(super) const BEAT: usize = 64;
 
 /// The form of an item: numbers one after the other, each from a beat on.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct BeatForm {
     pub(super) numbers: usize,
     /// Words of 64 bits of a number on the host; the rest of its last beat is zero.
     pub(super) words: usize,
 }
 
-impl Form {
+impl BeatForm {
     /// Returns the form of the items of a kind.
     pub(super) fn of(kind: &Kind) -> Self {
         match kind {

@@ -2,12 +2,12 @@
 
 use super::{
     FpgaEngine,
-    descriptor::Operation,
+    descriptor::CardOperation,
     record::{Call, CardNumbers, CardRecorder},
     registers,
 };
 use crate::{
-    device::{Applied, View},
+    device::{Applied, DeviceValue},
     engine::DeviceFault,
     program::LaneStep,
 };
@@ -39,12 +39,12 @@ impl FpgaEngine {
                 true => (length, Some(length), all / length),
                 false => (length.min(beats - first), None, count),
             };
-            let part = |view: &View<'_>| {
+            let part = |view: &DeviceValue<'_>| {
                 let numbers: CardNumbers = view.number(0).after(first).of_length(length);
                 stride.map_or(numbers, |stride| numbers.every(stride))
             };
             let (a, b, c) = (Some(part(&args[0])), Some(part(&args[1])), Some(primes));
-            let call = Call::new(Operation::AddBeats, part(out), count);
+            let call = Call::new(CardOperation::AddBeats, part(out), count);
             recorder.call(Call { a, b, c, ..call });
         }
         Ok(())

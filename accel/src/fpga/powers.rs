@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{
     FpgaEngine,
-    card::{Device, Resident},
+    card::{CardDevice, ResidentBeats},
     constants::Modular,
-    descriptor::Operation,
+    descriptor::CardOperation,
     record::{Call, CardNumbers, CardRecorder},
     residues::copy,
 };
 use crate::{
-    device::{View, Words},
+    device::{DeviceValue, HostWords},
     engine::DeviceFault,
     program::FixedBase,
 };
@@ -20,7 +20,7 @@ use crate::{
 const WIDTHS: [u64; 3] = [1, 2, 4];
 
 /// A factor of a product of powers: its table, and where the digits begin that pick from it.
-struct Row {
+struct PowerRow {
     table: CardNumbers,
     exponent: CardNumbers,
     shift: u64,
@@ -28,16 +28,16 @@ struct Row {
 
 /// Powers of a base known beforehand: `base^(digit · 2^(width · window))` for every window and
 /// digit, as numbers of chains, and the factor as a residue.
-pub(super) struct FixedTable {
+pub(super) struct CardTable {
     width: u64,
     windows: u64,
-    memory: Arc<Resident>,
+    memory: Arc<ResidentBeats>,
 }
 
-impl FixedTable {
+impl CardTable {
     /// Computes all on the card.
     pub(super) fn new(
-        device: &Arc<Device>,
+        device: &Arc<CardDevice>,
         m: &Modular,
         fixed: &FixedBase,
     ) -> Result<Self, DeviceFault> {
@@ -49,7 +49,7 @@ impl FixedTable {
         let mut recorder = CardRecorder::default();
         let buffer = recorder.resident(&table.memory);
         if let Some(factor) = fixed.factor() {
-            recorder.fill(buffer, beats, Words::Borrowed(factor));
+            recorder.fill(buffer, beats, HostWords::Borrowed(factor));
         }
         let base = recorder.number(fixed.base().to_vec().into(), m.length());
         let mut turns = [(); 2].map(|()| m.loose(&mut recorder, 1));
@@ -123,7 +123,7 @@ fn own_width(bits: u64) -> u64 {
 fn product_of_powers(
     recorder: &mut CardRecorder<'_>,
     m: &Modular,
-    rows: &[Row],
+    rows: &[PowerRow],
     (windows, width): (u64, u64),
     count: u64,
 ) -> CardNumbers {
@@ -134,9 +134,9 @@ fn product_of_powers(
             m.times(recorder, [product, product, other], count);
             (product, other) = (other, product);
         }
-        for &Row { table, exponent, shift } in rows {
+        for &PowerRow { table, exponent, shift } in rows {
             let to = if is_begun { digit } else { product };
-            let call = Call::new(Operation::Select, to, count);
+            let call = Call::new(CardOperation::Select, to, count);
             let (a, b, shift) = (Some(table), Some(exponent), shift + window * width);
             recorder.call(Call { a, b, shift, width, ..call });
             if is_begun {
@@ -165,7 +165,7 @@ fn plain(
 pub(super) fn pow(
     recorder: &mut CardRecorder<'_>,
     m: &Modular,
-    args: &[View<'_>],
+    args: &[DeviceValue<'_>],
     bits: u32,
     count: u64,
 ) -> CardNumbers {
@@ -173,7 +173,7 @@ pub(super) fn pow(
     let number = if args[0].shared { 1 } else { count };
     let table = tables(recorder, m, args[0].number(0), width, number);
     let table = if args[0].shared { table.every(0) } else { table };
-    let rows = [Row { table, exponent: args[1].number(0), shift: 0 }];
+    let rows = [PowerRow { table, exponent: args[1].number(0), shift: 0 }];
     let digits = (u64::from(bits).div_ceil(width), width);
     let product = product_of_powers(recorder, m, &rows, digits, count);
     plain(recorder, m, product, count)
@@ -183,14 +183,14 @@ pub(super) fn pow(
 pub(super) fn dot(
     recorder: &mut CardRecorder<'_>,
     m: &Modular,
-    args: &[View<'_>],
+    args: &[DeviceValue<'_>],
     (bits, number): (u32, usize),
     count: u64,
 ) -> CardNumbers {
     let width = own_width(bits.into());
     let bases = args[0].number(0);
     let table = tables(recorder, m, bases.every(bases.length), width, number as u64);
-    let row = |row: usize| Row {
+    let row = |row: usize| PowerRow {
         table: table.every(0).after(row as u64 * table.stride),
         exponent: args[1].number(row),
         shift: 0,
@@ -207,7 +207,7 @@ impl FpgaEngine {
         &self,
         recorder: &mut CardRecorder<'_>,
         base: &Arc<FixedBase>,
-        exponents: &View<'_>,
+        exponents: &DeviceValue<'_>,
         d: CardNumbers,
         count: u64,
     ) -> Result<(), DeviceFault> {
@@ -218,7 +218,7 @@ impl FpgaEngine {
             None => m.unit(recorder),
         };
         let exponent = exponents.number(0);
-        let row = |window: u64, recorder: &mut CardRecorder<'_>| Row {
+        let row = |window: u64, recorder: &mut CardRecorder<'_>| PowerRow {
             table: table.window(recorder, m, window),
             exponent,
             shift: window * table.width,

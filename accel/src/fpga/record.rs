@@ -3,35 +3,35 @@
 use zeroize::Zeroizing;
 
 use super::{
-    card::{Device, Resident},
-    descriptor::{Descriptor, Items, Operation},
-    form::Form,
+    card::{CardDevice, ResidentBeats},
+    descriptor::{CardOperation, Descriptor, OperandItems},
+    form::BeatForm,
     layout::CardLayout,
     registers,
 };
 use crate::{
-    device::{self, Applied, Buffer, Life, Memory, Target, View, Words},
+    device::{self, Applied, Buffer, DeviceKind, DeviceValue, HostWords, Life, Memory},
     engine::DeviceFault,
     program::Kind,
 };
 
-pub(crate) type CardRecorder<'o> = device::Recorder<'o, Device>;
-pub(crate) type CardRecording<'o> = device::Recording<'o, Device>;
+pub(crate) type CardRecorder<'o> = device::Recorder<'o, CardDevice>;
+pub(crate) type CardRecording<'o> = device::Recording<'o, CardDevice>;
 
-impl Target for Device {
+impl DeviceKind for CardDevice {
     type Command = Call;
-    type Resident = Resident;
-    type Form = Form;
+    type Resident = ResidentBeats;
+    type Form = BeatForm;
     type Layout = CardLayout;
 
     /// About as many as a card has in flight.
     const IN_FLIGHT: usize = 16;
 
-    fn form(kind: &Kind) -> Form {
-        Form::of(kind)
+    fn form(kind: &Kind) -> BeatForm {
+        BeatForm::of(kind)
     }
 
-    fn size(form: &Form) -> u64 {
+    fn size(form: &BeatForm) -> u64 {
         form.beats()
     }
 
@@ -55,10 +55,10 @@ impl Applied<'_> {
     }
 }
 
-impl View<'_> {
+impl DeviceValue<'_> {
     /// Returns a number of each item.
     pub(super) fn number(&self, index: usize) -> CardNumbers {
-        let form = Form::of(self.kind);
+        let form = BeatForm::of(self.kind);
         let length = form.length();
         let stride = if self.shared { 0 } else { form.beats() };
         let start = self.first * stride + index as u64 * length;
@@ -96,7 +96,7 @@ impl CardNumbers {
 /// One operation. See [`Descriptor`].
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
-    pub(super) operation: Operation,
+    pub(super) operation: CardOperation,
     pub(super) flags: u32,
     pub(super) count: u64,
     pub(super) a: Option<CardNumbers>,
@@ -112,7 +112,7 @@ pub(crate) struct Call {
 
 impl Call {
     /// Returns an operation without operands, that writes `count` numbers.
-    pub(super) fn new(operation: Operation, d: CardNumbers, count: u64) -> Self {
+    pub(super) fn new(operation: CardOperation, d: CardNumbers, count: u64) -> Self {
         Self {
             operation,
             flags: 0,
@@ -149,7 +149,7 @@ impl Call {
     /// Counts the multiplications of digits and words.
     fn multiplies(&self, rows: u64) -> u64 {
         match self.operation {
-            Operation::Multiply => {
+            CardOperation::Multiply => {
                 let each = 1 + u64::from(self.flags & registers::FLAG_WITH_M != 0);
                 self.count * self.passes * rows * self.words * each
             }
@@ -168,13 +168,13 @@ impl<'o> CardRecorder<'o> {
     pub(super) fn number(&mut self, words: Zeroizing<Vec<u64>>, length: u64) -> CardNumbers {
         let mut padded = Zeroizing::new(vec![0; 8 * length as usize]);
         padded[..words.len()].copy_from_slice(&words);
-        let buffer = self.item(Words::Owned(padded), Form::number(8 * length as usize));
+        let buffer = self.item(HostWords::Owned(padded), BeatForm::number(8 * length as usize));
         CardNumbers { buffer, start: 0, stride: 0, length }
     }
 
     /// Fills memory with a number before any operation.
-    pub(super) fn fill(&mut self, buffer: Buffer, start: u64, words: Words<'o>) {
-        let form = Form::number(words.as_slice().len());
+    pub(super) fn fill(&mut self, buffer: Buffer, start: u64, words: HostWords<'o>) {
+        let form = BeatForm::number(words.as_slice().len());
         self.put(buffer, start, words, form);
     }
 
@@ -206,7 +206,7 @@ impl CardRecording<'_> {
         let items = move |numbers: CardNumbers| {
             let place = self.place(numbers.buffer, base).unwrap_or(0);
             // Recorded is only what fits.
-            Items {
+            OperandItems {
                 at: (place + numbers.start) as u32,
                 stride: numbers.stride as u16,
                 length: numbers.length as u8,

@@ -10,23 +10,23 @@ use zeroize::Zeroizing;
 use super::{
     FpgaEngine,
     constants::{Modular, Quotient},
-    descriptor::Operation,
+    descriptor::CardOperation,
     powers,
     record::{Call, CardNumbers, CardRecorder},
     registers,
-    shape::{self, Shape},
+    shape::{self, ProductShape},
 };
 use crate::{
     device::{Applied, numbers::power_of_two},
     engine::DeviceFault,
     modulus::Modulus,
-    program::{Crt, PairOp, ResidueOp, ResidueStep, Step},
+    program::{Crt, PairOp, ResidueOp, ResidueStep},
 };
 
 /// Records copies of numbers.
 pub(super) fn copy(recorder: &mut CardRecorder<'_>, a: CardNumbers, d: CardNumbers, count: u64) {
     // A digit of no bits, of whatever is there.
-    recorder.call(Call { a: Some(a), b: Some(a), ..Call::new(Operation::Select, d, count) });
+    recorder.call(Call { a: Some(a), b: Some(a), ..Call::new(CardOperation::Select, d, count) });
 }
 
 /// Records `a + b · c`, or `a − b · c`; c is 1 if there is none.
@@ -39,21 +39,22 @@ fn linear(
 ) {
     let flags = flags | if c.is_some() { registers::FLAG_WITH_C } else { 0 };
     let (a, b) = (Some(a), Some(b));
-    recorder.call(Call { flags, a, b, c, ..Call::new(Operation::Linear, d, count) });
+    recorder.call(Call { flags, a, b, c, ..Call::new(CardOperation::Linear, d, count) });
 }
 
 /// Records `a · b + c` in whole numbers.
 fn plain(
     recorder: &mut CardRecorder<'_>,
-    shape: Shape,
+    shape: ProductShape,
     [a, b, c, d]: [CardNumbers; 4],
     flags: u32,
     count: u64,
 ) {
     let flags = flags | registers::FLAG_WITH_C | registers::FLAG_LOW;
     let (a, b, c) = (Some(a), Some(b), Some(c));
-    let Shape { words, passes, .. } = shape;
-    let call = Call { flags, a, b, c, words, passes, ..Call::new(Operation::Multiply, d, count) };
+    let ProductShape { words, passes, .. } = shape;
+    let call =
+        Call { flags, a, b, c, words, passes, ..Call::new(CardOperation::Multiply, d, count) };
     recorder.call(call);
 }
 
@@ -66,7 +67,7 @@ pub(super) fn reduce_any(
     d: CardNumbers,
     count: u64,
 ) {
-    let shape = Shape::modular(rows, m.bits, 64 * words as u64);
+    let shape = ProductShape::modular(rows, m.bits, 64 * words as u64);
     let power = recorder.number(power_of_two(shape.radix as u32, modulus.words()), m.length());
     let loose = m.loose(recorder, count);
     let call = m.product(recorder, [power, x, loose], count);
@@ -141,7 +142,7 @@ impl FpgaEngine {
                 let table = recorder.numbers(2 * count, x.length).every(2 * x.length);
                 copy(recorder, y, table, count);
                 copy(recorder, x, table.after(x.length), count);
-                let call = Call::new(Operation::Select, d, count);
+                let call = Call::new(CardOperation::Select, d, count);
                 recorder.call(Call { a: Some(table), b: Some(bit), width: 1, ..call });
             }
             &ResidueOp::Pow { bits, .. } => {
@@ -158,11 +159,7 @@ impl FpgaEngine {
             ResidueOp::PowFixedBase { base } => {
                 self.fixed_power(recorder, base, &args[0], d, count)?;
             }
-            ResidueOp::Invert => {
-                let (op, modulus) = (op.clone(), modulus.clone());
-                let step = Step::Residue(ResidueStep::Residue { op, modulus });
-                return Err(DeviceFault::no_kernel(&step));
-            }
+            ResidueOp::Invert => return Err(DeviceFault::no_kernel("invert")),
         }
         Ok(())
     }
@@ -210,7 +207,7 @@ impl FpgaEngine {
     ) -> Result<(), DeviceFault> {
         let m = self.modulus(n)?;
         let factor = m.m(recorder);
-        let shape = Shape::plain(self.device.sizes.rows, m.bits, 64 * n.len_words() as u64);
+        let shape = ProductShape::plain(self.device.sizes.rows, m.bits, 64 * n.len_words() as u64);
         plain(recorder, shape, [factor, x, c, d], registers::FLAG_HIGH, count);
         Ok(())
     }
@@ -228,9 +225,9 @@ impl FpgaEngine {
         reduce_any(recorder, (&m, root), self.device.sizes.rows, (x, words), low, count);
         // x/s − x₀/s, of which nothing is left over.
         let (inverse, minus) = (quotient.inverse(recorder), quotient.minus(recorder));
-        let Shape { words, passes, .. } = quotient.shape;
+        let ProductShape { words, passes, .. } = quotient.shape;
         let part = recorder.numbers(count, inverse.length);
-        let call = Call::new(Operation::Multiply, part, count);
+        let call = Call::new(CardOperation::Multiply, part, count);
         let (a, b) = (Some(inverse), Some(x));
         recorder.call(Call { flags: registers::FLAG_LOW, a, b, words, passes, ..call });
         plain(recorder, quotient.shape, [minus, low, part, high], 0, count);
@@ -271,7 +268,7 @@ impl FpgaEngine {
         let (multiple, k) = (pairing.multiple(recorder), pairing.factor(recorder));
         let numbers = [multiple, first.of_length(quotient), third];
         linear(recorder, numbers, Some(k), registers::FLAG_MINUS, count);
-        let Shape { words, passes, .. } = m.shape.with_third(pairing.bits);
+        let ProductShape { words, passes, .. } = m.shape.with_third(pairing.bits);
         let call = m.product(recorder, [x0, y1, mixed], count);
         let flags = call.flags | registers::FLAG_WITH_C;
         recorder.call(Call { flags, c: Some(third), words, passes, shift, ..call });
@@ -330,7 +327,8 @@ impl FpgaEngine {
         q.reduce(recorder, sum, digit, count);
         let m = self.modulus(crt.p())?;
         let factor = m.m(recorder);
-        let shape = Shape::plain(self.device.sizes.rows, m.bits, 64 * crt.q().len_words() as u64);
+        let shape =
+            ProductShape::plain(self.device.sizes.rows, m.bits, 64 * crt.q().len_words() as u64);
         plain(recorder, shape, [factor, digit, a, out.number(0)], registers::FLAG_HIGH, count);
         Ok(())
     }

@@ -9,15 +9,15 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    descriptor::{self, Descriptor, Items, Operation, WORDS},
-    form::{BEAT, Form},
+    descriptor::{self, CardOperation, Descriptor, OperandItems, WORDS},
+    form::{BEAT, BeatForm},
     link::{Link, LinkError},
     memory::Free,
     record::CardRecording,
     registers,
 };
 use crate::{
-    device::{BatchPart, Job, Transfer},
+    device::{BatchPart, DeviceJob, Transfer},
     engine::DeviceFault,
 };
 
@@ -47,16 +47,16 @@ pub(super) struct Card {
 
 /// Returns what overwrites these beats.
 pub(super) fn wipes(beats: &Range<u64>) -> Vec<Descriptor> {
-    let none = Items::default();
+    let none = OperandItems::default();
     let wipe = |at: u64, length: u64, count: u64| Descriptor {
-        operation: Operation::Wipe,
+        operation: CardOperation::Wipe,
         flags: 0,
         count: count as u32,
         a: none,
         b: none,
         c: none,
         m: none,
-        d: Items { at: at as u32, stride: length as u16, length: length as u8 },
+        d: OperandItems { at: at as u32, stride: length as u16, length: length as u8 },
         words: 0,
         passes: 0,
         shift: 0,
@@ -121,7 +121,7 @@ impl Card {
 
     pub(super) fn run(
         &mut self,
-        job: &mut Job<'_, '_, CardRecording<'_>>,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
     ) -> Result<(), DeviceFault> {
         if let Some(why) = &self.lost {
             return Err(why.clone());
@@ -151,7 +151,7 @@ impl Card {
     /// Does one part after the other.
     fn in_turn(
         &mut self,
-        job: &mut Job<'_, '_, CardRecording<'_>>,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
         base: u64,
     ) -> Result<(), LinkError> {
         let mut there = None;
@@ -167,7 +167,7 @@ impl Card {
     /// Does one part after the other, and meanwhile copies those before and after it.
     fn at_once(
         &mut self,
-        job: &mut Job<'_, '_, CardRecording<'_>>,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
         bases: [u64; 2],
     ) -> Result<(), LinkError> {
         let parts: Vec<_> = job.parts().collect();
@@ -191,7 +191,7 @@ impl Card {
     /// Copies what goes up of a part, with the constants unless they are there already.
     fn put(
         &mut self,
-        job: &Job<'_, '_, CardRecording<'_>>,
+        job: &DeviceJob<'_, '_, CardRecording<'_>>,
         (items, which): &BatchPart,
         base: u64,
         there: &mut Option<usize>,
@@ -215,7 +215,7 @@ impl Card {
     /// Copies what comes down of a part.
     fn take(
         &mut self,
-        job: &mut Job<'_, '_, CardRecording<'_>>,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
         (items, which): &BatchPart,
         base: u64,
     ) -> Result<(), LinkError> {
@@ -230,7 +230,7 @@ impl Card {
     }
 
     /// Lays numbers out and copies them to the card.
-    fn upload(&mut self, beat: u64, form: Form, words: &[u64]) -> Result<(), LinkError> {
+    fn upload(&mut self, beat: u64, form: BeatForm, words: &[u64]) -> Result<(), LinkError> {
         let (each, beats) = (form.words * form.numbers, form.beats());
         for items in chunks(words.len() / each.max(1), beats) {
             let mut bytes = Zeroizing::new(vec![0; items.len() * beats as usize * BEAT]);
@@ -241,7 +241,7 @@ impl Card {
     }
 
     /// Copies numbers from the card.
-    fn download(&mut self, beat: u64, form: Form, words: &mut [u64]) -> Result<(), LinkError> {
+    fn download(&mut self, beat: u64, form: BeatForm, words: &mut [u64]) -> Result<(), LinkError> {
         let (each, beats) = (form.words * form.numbers, form.beats());
         for items in chunks(words.len() / each.max(1), beats) {
             let mut bytes = Zeroizing::new(vec![0; items.len() * beats as usize * BEAT]);

@@ -19,14 +19,14 @@ fn words(bits: u64) -> u64 {
 
 /// The passes and words of products.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct ProductShape {
     /// N: a product is divided by 2^N, or falls into two there.
     pub(super) radix: u64,
     pub(super) passes: u64,
     pub(super) words: u64,
 }
 
-impl Shape {
+impl ProductShape {
     /// Returns the shape of products over arrays of so many rows with N at least `radix`, whose
     /// numbers have at most `bits` bits, the 17 of a digit on top of them with some to spare.
     fn new(rows: u64, radix: u64, bits: u64) -> Self {

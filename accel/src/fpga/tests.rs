@@ -6,7 +6,7 @@ mod moduli;
 use std::sync::Arc;
 
 use super::{
-    descriptor::{Descriptor, Items, Operation, WORDS},
+    descriptor::{CardOperation, Descriptor, OperandItems, WORDS},
     form::BEAT,
     link::LinkError,
     registers,
@@ -14,7 +14,7 @@ use super::{
     *,
 };
 use crate::{
-    Builder, CpuEngine, Public, ReferenceEngine, Scheduler, Secret, engine::OperandFault,
+    Builder, CpuEngine, Public, ReferenceEngine, Scheduler, Secret, engine::OperandMismatch,
     ring::largest_primes,
 };
 
@@ -176,17 +176,17 @@ fn multiplies_are_those_of_the_card() {
 
 /// A product of plain numbers that a card does.
 fn good() -> Descriptor {
-    let items = |at: u32| Items { at, stride: 1, length: 1 };
-    let none = Items::default();
+    let items = |at: u32| OperandItems { at, stride: 1, length: 1 };
+    let none = OperandItems::default();
     Descriptor {
-        operation: Operation::Multiply,
+        operation: CardOperation::Multiply,
         flags: registers::FLAG_HIGH | registers::FLAG_LOW,
         count: 2,
         a: items(20),
         b: items(22),
         c: none,
         m: none,
-        d: Items { at: 24, stride: 2, length: 2 },
+        d: OperandItems { at: 24, stride: 2, length: 2 },
         words: 21,
         passes: 8,
         shift: 0,
@@ -198,17 +198,20 @@ fn good() -> Descriptor {
 fn bad_descriptors_have_their_status() {
     let base = good();
     let select = Descriptor {
-        operation: Operation::Select,
+        operation: CardOperation::Select,
         flags: 0,
         words: 0,
         passes: 0,
-        d: Items { at: 44, length: 1, ..base.d },
+        d: OperandItems { at: 44, length: 1, ..base.d },
         ..base
     };
-    let sum =
-        Descriptor { operation: Operation::AddBeats, c: Items { at: 30, ..base.a }, ..select };
-    let length = |items: Items, length: u8| Items { length, ..items };
-    let at = |items: Items, at: u32| Items { at, ..items };
+    let sum = Descriptor {
+        operation: CardOperation::AddBeats,
+        c: OperandItems { at: 30, ..base.a },
+        ..select
+    };
+    let length = |items: OperandItems, length: u8| OperandItems { length, ..items };
+    let at = |items: OperandItems, at: u32| OperandItems { at, ..items };
     let set = |word: usize, bits: u32| {
         let mut words = base.to_words();
         words[word] |= bits;
@@ -255,7 +258,7 @@ fn bad_descriptors_have_their_status() {
         (Descriptor { shift: 512, ..select }.to_words(), registers::STATUS_SIZE),
         (sum.to_words(), registers::STATUS_DONE),
         (Descriptor { b: length(sum.b, 2), ..sum }.to_words(), registers::STATUS_SIZE),
-        (Descriptor { c: Items::default(), ..sum }.to_words(), registers::STATUS_SIZE),
+        (Descriptor { c: OperandItems::default(), ..sum }.to_words(), registers::STATUS_SIZE),
     ] {
         let mut twin = Twin::new(8, 64);
         // Lanes that are 0 are residues of whatever primes there are.
@@ -394,7 +397,7 @@ fn operands_that_do_not_fit_are_refused() {
     b.output(power);
     let (x, mut out) = ([1], [0]);
     let operands = &mut [Operand::In(&x), Operand::SecretIn(&x), Operand::Out(&mut out)];
-    let why = OperandFault::SecretAsPublic;
+    let why = OperandMismatch::SecretAsPublic;
     let (program, operand) = ("pow".to_string(), "e".to_string());
     assert_eq!(engine.run(&b.build(), operands), Err(RunError::Operand { program, operand, why }));
     let info = engine.info();

@@ -23,7 +23,7 @@ use super::{
 const ANYTHING: u8 = 0xa5;
 
 /// The state of a card.
-pub(super) struct Card {
+pub(super) struct ModelCard {
     pub(super) memory: Vec<u8>,
     pub(super) arrays: u32,
     pub(super) rows: u32,
@@ -48,12 +48,12 @@ pub(super) struct Card {
 
 /// A link to a card in memory of the host, and a hold on it for tests.
 #[derive(Clone)]
-pub(super) struct Twin(Arc<Mutex<Card>>);
+pub(super) struct Twin(Arc<Mutex<ModelCard>>);
 
 impl Twin {
     /// Makes a card of so many rows and beats.
     pub(super) fn new(rows: u32, beats: usize) -> Self {
-        Self(Arc::new(Mutex::new(Card {
+        Self(Arc::new(Mutex::new(ModelCard {
             memory: vec![ANYTHING; beats * BEAT],
             arrays: 2,
             rows,
@@ -77,7 +77,7 @@ impl Twin {
         FpgaEngine::over(Box::new(self.clone())).unwrap()
     }
 
-    pub(super) fn card(&self) -> MutexGuard<'_, Card> {
+    pub(super) fn card(&self) -> MutexGuard<'_, ModelCard> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -169,7 +169,7 @@ impl Link for Twin {
     }
 }
 
-impl Card {
+impl ModelCard {
     /// Does the next descriptor of the ring.
     fn next(&mut self) {
         let at = (self.ring as usize + (self.head % self.entries) as usize) * BEAT;

@@ -6,14 +6,14 @@ use zeroize::Zeroizing;
 
 use super::{
     device::GpuDevice,
-    memory::Resident,
+    memory::ResidentBuffer,
     record::{Bindings, GpuRecorder},
     shaders::{CONSTANTS_HEAD, LIMB_BITS, OverNumbers, Params, Shape},
 };
 use crate::{
     device::{
-        Buffer, Words,
-        numbers::{Secret, big, cut, mul_mod, power_of_two, recombination},
+        Buffer, HostWords,
+        numbers::{WipedWords, big, cut, mul_mod, power_of_two, recombination},
     },
     engine::DeviceFault,
     modulus::{Modulus, inverse_mod_word, odd},
@@ -26,7 +26,7 @@ pub(crate) struct Constants {
     /// Numbers of a residue: 2 modulo a square s², whose residues are pairs; then the shape is of
     /// s.
     digits: u32,
-    memory: Arc<Resident>,
+    memory: Arc<ResidentBuffer>,
 }
 
 impl Constants {
@@ -155,32 +155,35 @@ fn limb(words: &[u64], index: u32) -> u32 {
 }
 
 /// Makes device memory with these words, of which no copy is left on the way.
-pub(crate) fn filled(device: &Arc<GpuDevice>, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
+pub(crate) fn filled(
+    device: &Arc<GpuDevice>,
+    words: &[u64],
+) -> Result<Arc<ResidentBuffer>, DeviceFault> {
     let resident = device.resident(2 * words.len())?;
     let mut recorder = GpuRecorder::default();
     let buffer = recorder.resident(&resident);
-    recorder.fill(buffer, Words::Borrowed(words));
+    recorder.fill(buffer, HostWords::Borrowed(words));
     device.once(&recorder.finish()?)?;
     Ok(resident)
 }
 
 /// Returns the digits of x in base s, x being below s². Constant time.
-fn digits_of(x: &[u64], s: &[u64]) -> [Secret; 2] {
+fn digits_of(x: &[u64], s: &[u64]) -> [WipedWords; 2] {
     let (quotient, rest) = big(x).div_rem(odd(&big(s)).as_nz_ref());
     [rest, quotient].map(|digit| cut(Zeroizing::new(digit).as_words(), s.len()))
 }
 
 /// The powers of a fixed base: `base^(digit · 2^(width · window))` for every window and digit.
-pub(crate) struct FixedTable {
+pub(crate) struct GpuTable {
     pub(crate) width: u32,
     pub(crate) windows: u32,
-    memory: Arc<Resident>,
+    memory: Arc<ResidentBuffer>,
 }
 
 /// The most bytes of the table of a fixed base.
 const TABLE_BYTES: u64 = 64_000_000;
 
-impl FixedTable {
+impl GpuTable {
     /// Computes the first power of each window here, all entries on the device.
     pub(crate) fn new(
         device: &Arc<GpuDevice>,
@@ -200,10 +203,10 @@ impl FixedTable {
 
         let memory = device.resident(((windows * each) << width) as usize)?;
         let mut recorder = GpuRecorder::default();
-        let bases = recorder.constant(Words::Borrowed(&firsts));
+        let bases = recorder.constant(HostWords::Borrowed(&firsts));
         // The kernel may look at it where there is none.
         let factors = recorder.buffer((m.digits * words) as usize);
-        recorder.fill(factors, Words::Borrowed(&factor));
+        recorder.fill(factors, HostWords::Borrowed(&factor));
         let (constants, out) = (m.buffer(&mut recorder), recorder.resident(&memory));
         let params = Params {
             count: windows,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    pool::Pool,
+    pool::BufferPool,
     shaders::{Kernel, PARAMS_BYTES, Prelude, Shape},
 };
 use crate::engine::DeviceFault;
@@ -60,7 +60,7 @@ pub(crate) struct GpuDevice {
     pub(super) layout: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
     pipelines: Mutex<Pipelines>,
-    pub(super) pool: Mutex<Pool>,
+    pub(super) pool: Mutex<BufferPool>,
     memory_bytes: AtomicU64,
     patience_micros: AtomicU64,
     lost: Arc<AtomicBool>,

@@ -13,7 +13,7 @@ use super::{
     shaders::PARAMS_BYTES,
 };
 use crate::{
-    device::{Batch, Buffer, Job, Memory},
+    device::{Buffer, DeviceBatch, DeviceJob, Memory},
     engine::DeviceFault,
 };
 
@@ -26,8 +26,11 @@ impl GpuDevice {
     ///
     /// # Errors
     /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
-    pub(super) fn run(&self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
-        let mut ring = Ring { device: self, slots: vec![] };
+    pub(super) fn run(
+        &self,
+        job: &mut DeviceJob<'_, '_, GpuRecording<'_>>,
+    ) -> Result<(), DeviceFault> {
+        let mut ring = PartRing { device: self, slots: vec![] };
         let outcome = ring.run(job);
         let is_clean = self.guard(|| ring.close(job.secret)).is_ok();
         if ring.slots.iter().any(|slot| slot.flight.is_some()) {
@@ -44,19 +47,19 @@ impl GpuDevice {
 
     /// Does once what is recorded, which has no operands; whatever it holds may be secret.
     pub(super) fn once(&self, recording: &GpuRecording<'_>) -> Result<(), DeviceFault> {
-        let mut batch = Batch::empty();
+        let mut batch = DeviceBatch::empty();
         let recordings = [recording; 2];
-        self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
+        self.run(&mut DeviceJob { batch: &mut batch, size: 1, recordings, secret: true })
     }
 }
 
-struct Ring<'d> {
+struct PartRing<'d> {
     device: &'d GpuDevice,
     slots: Vec<Slot>,
 }
 
-impl Ring<'_> {
-    fn run(&mut self, job: &mut Job<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
+impl PartRing<'_> {
+    fn run(&mut self, job: &mut DeviceJob<'_, '_, GpuRecording<'_>>) -> Result<(), DeviceFault> {
         let (mut outcome, mut next) = (Ok(()), 0);
         for (items, which) in job.parts() {
             outcome = self.begin(next, job, items, which);
@@ -82,7 +85,7 @@ impl Ring<'_> {
     fn begin(
         &mut self,
         index: usize,
-        job: &mut Job<'_, '_, GpuRecording<'_>>,
+        job: &mut DeviceJob<'_, '_, GpuRecording<'_>>,
         items: Range<usize>,
         which: usize,
     ) -> Result<(), DeviceFault> {
@@ -92,11 +95,14 @@ impl Ring<'_> {
         let (device, slot) = (self.device, &mut self.slots[index]);
         device.guard(|| slot.end(device, job.batch))?;
         device.guard(|| {
-            if slot.prepared != Some(which) {
-                slot.prepare(device, job.recordings[which])?;
-                slot.prepared = Some(which);
-            }
-            slot.submit(device, job.recordings[which], job.batch, items)
+            let recording = job.recordings[which];
+            let prepared = match slot.prepared.take() {
+                Some(prepared) if prepared.which == which => prepared,
+                _ => Prepared::new(device, recording, which, &mut slot.memory)?,
+            };
+            let prepared = slot.prepared.insert(prepared);
+            slot.flight = Some(prepared.submit(device, recording, job.batch, items)?);
+            Ok(())
         })
     }
 
@@ -104,7 +110,8 @@ impl Ring<'_> {
     fn close(&self, secret: bool) -> Result<(), DeviceFault> {
         let mut encoder = self.device.device.create_command_encoder(&Default::default());
         for slot in &self.slots {
-            if let (Some(_), Some(down)) = (&slot.flight, &slot.down) {
+            let flight = slot.prepared.as_ref().filter(|_| slot.flight.is_some());
+            if let Some(down) = flight.and_then(|prepared| prepared.down.as_ref()) {
                 // The host was to get it.
                 down.unmap();
             }
@@ -114,7 +121,7 @@ impl Ring<'_> {
             for buffer in &slot.memory {
                 if !buffer.usage().contains(wgpu::BufferUsages::MAP_WRITE) {
                     encoder.clear_buffer(buffer, 0, None);
-                } else if slot.flight.is_some() && slot.up.as_ref() == Some(buffer) {
+                } else if flight.is_some_and(|prepared| prepared.up == *buffer) {
                     wipe_when_done(buffer);
                 } else {
                     // What the host does not have now the device never had, or lost.
@@ -150,34 +157,66 @@ struct Flight {
     mapped: mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>,
 }
 
-/// Memory for one part at a time, prepared for a recording.
+/// Memory for one part at a time.
 #[derive(Default)]
 struct Slot {
-    /// Which of the job's recordings.
-    prepared: Option<usize>,
-    /// Whether its constants are there.
-    filled: bool,
     /// All that the slot has had.
     memory: Vec<wgpu::Buffer>,
-    /// Of these, for each place of the recording's layout.
-    places: Vec<wgpu::Buffer>,
-    params: Option<wgpu::Buffer>,
-    up: Option<wgpu::Buffer>,
-    down: Option<wgpu::Buffer>,
-    /// For each dispatch.
-    bound: Vec<(wgpu::ComputePipeline, wgpu::BindGroup)>,
+    prepared: Option<Prepared>,
     flight: Option<Flight>,
 }
 
 impl Slot {
-    /// Takes the memory that a recording needs, and binds it.
-    fn prepare(
-        &mut self,
+    /// Waits for the part that the device has, if it has one, and writes its results.
+    fn end(&mut self, device: &GpuDevice, batch: &mut DeviceBatch<'_>) -> Result<(), DeviceFault> {
+        let (Some(flight), Some(Prepared { down, .. })) = (&self.flight, &self.prepared) else {
+            return Ok(());
+        };
+        let Flight { items, outputs, submission, mapped } = flight;
+        device.wait(Some(submission.clone()))?;
+        for _ in 0..1 + down.iter().count() {
+            // Another thread may just be telling.
+            mapped.recv_timeout(device.patience()).map_err(unmapped)?.map_err(unmapped)?;
+        }
+        if let Some(down) = down {
+            let mut at = 0;
+            for &(operand, bytes) in outputs {
+                let view = down.get_mapped_range(at..at + bytes).map_err(unmapped)?;
+                copy(bytemuck::cast_slice_mut(batch.output(operand, items)), &view);
+                at += bytes;
+            }
+            down.unmap();
+        }
+        batch.done = items.end;
+        self.flight = None;
+        Ok(())
+    }
+}
+
+/// Memory of a slot, bound for one of a job's recordings.
+struct Prepared {
+    which: usize,
+    /// Whether its constants are there.
+    filled: bool,
+    /// For each place of the recording's layout.
+    places: Vec<wgpu::Buffer>,
+    params: wgpu::Buffer,
+    up: wgpu::Buffer,
+    down: Option<wgpu::Buffer>,
+    /// For each dispatch.
+    bound: Vec<(wgpu::ComputePipeline, wgpu::BindGroup)>,
+}
+
+impl Prepared {
+    /// Takes the memory that a recording needs, of what there is or new, and binds it.
+    fn new(
         device: &GpuDevice,
         recording: &GpuRecording<'_>,
-    ) -> Result<(), DeviceFault> {
+        which: usize,
+        memory: &mut Vec<wgpu::Buffer>,
+    ) -> Result<Self, DeviceFault> {
         // Each of these may serve once.
-        let mut spare = self.memory.clone();
+        let mut spare = memory.clone();
         let mut take = |purpose: Purpose, bytes: u64| {
             let fits =
                 |buffer: &wgpu::Buffer| buffer.usage() == purpose.usage() && buffer.size() >= bytes;
@@ -186,31 +225,27 @@ impl Slot {
                 Some(index) => Ok(spare.swap_remove(index)),
                 None => {
                     let buffer = device.take(purpose, bytes)?;
-                    self.memory.push(buffer.clone());
+                    memory.push(buffer.clone());
                     Ok(buffer)
                 }
             }
         };
-        self.filled = false;
-        self.places.clear();
-        for &size in &recording.layout.sizes {
-            self.places.push(take(Purpose::Values, size)?);
-        }
-        let params = params_stride(device) * recording.dispatches().count() as u64;
+        let sizes = recording.layout.sizes.iter();
+        let places = sizes.map(|&size| take(Purpose::Values, size)).collect::<Result<_, _>>()?;
+        let stride = params_stride(device);
+        let params_bytes = stride * recording.dispatches().count() as u64;
         let [up, down] = recording.item_bytes();
-        let params_buffer = take(Purpose::Params, params)?;
-        self.up = Some(take(Purpose::Up, recording.constant_bytes() + params + up)?);
-        self.down = if down > 0 { Some(take(Purpose::Down, down)?) } else { None };
-        self.bound.clear();
-        for (index, dispatch) in recording.dispatches().enumerate() {
-            let at = index as u64 * params_stride(device);
+        let params = take(Purpose::Params, params_bytes)?;
+        let up = take(Purpose::Up, recording.constant_bytes() + params_bytes + up)?;
+        let down = if down > 0 { Some(take(Purpose::Down, down)?) } else { None };
+        let mut prepared = Self { which, filled: false, places, params, up, down, bound: vec![] };
+        let bound = recording.dispatches().enumerate().map(|(index, dispatch)| {
             let (kernel, shape) = dispatch.work.kernel();
-            let pipeline = device.pipeline(kernel, shape);
-            let group = self.bind(device, recording, dispatch, (&params_buffer, at));
-            self.bound.push((pipeline, group));
-        }
-        self.params = Some(params_buffer);
-        Ok(())
+            let group = prepared.bind(device, recording, dispatch, index as u64 * stride);
+            (device.pipeline(kernel, shape), group)
+        });
+        prepared.bound = bound.collect();
+        Ok(prepared)
     }
 
     /// Returns the memory of a buffer of a recording.
@@ -227,7 +262,7 @@ impl Slot {
         device: &GpuDevice,
         recording: &GpuRecording<'_>,
         dispatch: &Dispatch,
-        (params, at): (&wgpu::Buffer, u64),
+        params_at: u64,
     ) -> wgpu::BindGroup {
         let entry = |binding: u32, buffer, offset: u64, bytes: u64| wgpu::BindGroupEntry {
             binding,
@@ -246,7 +281,14 @@ impl Slot {
         device.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
             layout: &device.layout,
-            entries: &[entry(0, params, at, PARAMS_BYTES as u64), constants, a, b, out, state],
+            entries: &[
+                entry(0, &self.params, params_at, PARAMS_BYTES as u64),
+                constants,
+                a,
+                b,
+                out,
+                state,
+            ],
         })
     }
 
@@ -255,12 +297,10 @@ impl Slot {
         &mut self,
         device: &GpuDevice,
         recording: &GpuRecording<'_>,
-        batch: &Batch<'_>,
+        batch: &DeviceBatch<'_>,
         items: Range<usize>,
-    ) -> Result<(), DeviceFault> {
-        let (Some(up), Some(params)) = (&self.up, &self.params) else {
-            unreachable!("a slot is prepared")
-        };
+    ) -> Result<Flight, DeviceFault> {
+        let up = &self.up;
         let mut encoder = device.device.create_command_encoder(&Default::default());
         // Constants and parameters come before items, and stay in the slot.
         let stride = params_stride(device);
@@ -274,7 +314,7 @@ impl Slot {
                 let words = bytemuck::cast_slice(constant.data.as_slice());
                 (words, self.buffer(recording, constant.buffer))
             }));
-            pieces.push((&all_params, params));
+            pieces.push((&all_params, &self.params));
         }
         pieces.extend(recording.inputs.iter().map(|input| {
             let words = batch.input(input.data, &items);
@@ -313,8 +353,7 @@ impl Slot {
             });
         }
         self.filled = true;
-        self.flight = Some(Flight { items, outputs, submission, mapped });
-        Ok(())
+        Ok(Flight { items, outputs, submission, mapped })
     }
 
     /// Encodes all commands in order; what one writes the next may read.
@@ -344,30 +383,6 @@ impl Slot {
                 pass.dispatch_workgroups(dispatch.groups.div_ceil(rows.max(1)), rows, 1);
             }
         }
-    }
-
-    /// Waits for the part that the device has, if it has one, and writes its results.
-    fn end(&mut self, device: &GpuDevice, batch: &mut Batch<'_>) -> Result<(), DeviceFault> {
-        let Some(Flight { items, outputs, submission, mapped }) = &self.flight else {
-            return Ok(());
-        };
-        device.wait(Some(submission.clone()))?;
-        for _ in 0..1 + self.down.iter().count() {
-            // Another thread may just be telling.
-            mapped.recv_timeout(device.patience()).map_err(unmapped)?.map_err(unmapped)?;
-        }
-        if let Some(down) = &self.down {
-            let mut at = 0;
-            for &(operand, bytes) in outputs {
-                let view = down.get_mapped_range(at..at + bytes).map_err(unmapped)?;
-                copy(bytemuck::cast_slice_mut(batch.output(operand, items)), &view);
-                at += bytes;
-            }
-            down.unmap();
-        }
-        batch.done = items.end;
-        self.flight = None;
-        Ok(())
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{
     device::{GpuDevice, Scopes},
-    pool::{Pool, Purpose, rounded},
+    pool::{BufferPool, Purpose, rounded},
 };
 use crate::engine::DeviceFault;
 
 impl GpuDevice {
-    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
+    pub(super) fn pool(&self) -> MutexGuard<'_, BufferPool> {
         // Nothing that can panic happens under the lock.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -18,7 +18,12 @@ impl GpuDevice {
     pub(super) fn take(&self, purpose: Purpose, bytes: u64) -> Result<wgpu::Buffer, DeviceFault> {
         let size = rounded(bytes).min(self.limits.max_buffer_size).max(bytes);
         let idle = self.pool().take(purpose, size);
-        idle.map_or_else(|| self.make(purpose, size), Ok)
+        let buffer = idle.map_or_else(|| self.make(purpose, size), Ok)?;
+        #[cfg(test)]
+        if self.pool().is_dirty && matches!(purpose, Purpose::Values) {
+            self.queue.write_buffer(&buffer, 0, &vec![0xa5; size as usize]);
+        }
+        Ok(buffer)
     }
 
     /// Returns a buffer of its own, zero; those for words that go up are the host's at first.
@@ -83,23 +88,26 @@ impl GpuDevice {
     ///
     /// # Errors
     /// Out of memory, or more than kernels see.
-    pub(super) fn resident(self: &Arc<Self>, words: usize) -> Result<Arc<Resident>, DeviceFault> {
+    pub(super) fn resident(
+        self: &Arc<Self>,
+        words: usize,
+    ) -> Result<Arc<ResidentBuffer>, DeviceFault> {
         let bytes = 4 * words.max(1) as u64;
         if bytes > self.binding_bytes() {
             return Err(DeviceFault::OutOfMemory);
         }
         let buffer = self.make(Purpose::Values, bytes)?;
-        Ok(Arc::new(Resident { device: self.clone(), buffer }))
+        Ok(Arc::new(ResidentBuffer { device: self.clone(), buffer }))
     }
 }
 
 /// Memory that outlives a run. Overwritten before it goes: it may hold a secret.
-pub(crate) struct Resident {
+pub(crate) struct ResidentBuffer {
     device: Arc<GpuDevice>,
     pub(super) buffer: wgpu::Buffer,
 }
 
-impl Drop for Resident {
+impl Drop for ResidentBuffer {
     fn drop(&mut self) {
         let mut encoder = self.device.device.create_command_encoder(&Default::default());
         encoder.clear_buffer(&self.buffer, 0, None);

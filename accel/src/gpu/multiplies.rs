@@ -3,7 +3,7 @@
 //! item; so is the one by which a thread finds two digits of a quotient at once.
 
 use super::{
-    record::{Dispatch, GpuRecording, Work},
+    record::{Dispatch, GpuRecording, KernelWork},
     shaders::{Kernel, OverNumbers, OverRings, Params, RingParams, Shape},
 };
 
@@ -17,9 +17,9 @@ const TIMES: u64 = 6;
 /// Counts the products of all dispatches of a recording.
 pub(super) fn of(recording: &GpuRecording<'_>) -> u64 {
     let of_dispatch = |dispatch: &Dispatch| match &dispatch.work {
-        Work::Numbers { kernel, shape, params } => of_numbers(*kernel, *shape, params),
-        Work::Words { .. } => 0,
-        Work::Rings { kernel, params } => of_rings(*kernel, params),
+        KernelWork::Numbers { kernel, shape, params } => of_numbers(*kernel, *shape, params),
+        KernelWork::Words { .. } => 0,
+        KernelWork::Rings { kernel, params } => of_rings(*kernel, params),
     };
     recording.dispatches().map(of_dispatch).sum()
 }

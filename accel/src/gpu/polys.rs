@@ -8,13 +8,13 @@ use super::{
     GpuEngine,
     constants::filled,
     device::GpuDevice,
-    memory::Resident,
+    memory::ResidentBuffer,
     record::{Bindings, GpuRecorder},
     shaders::{MAX_ROUNDS, OverRings, RingParams},
 };
 use crate::{
     beats,
-    device::{Applied, Buffer, View, Words},
+    device::{Applied, Buffer, DeviceValue, HostWords},
     engine::DeviceFault,
     modulus::inverse_mod_word,
     program::{BaseExtension, ExtensionRow, Kind, LaneStep, LimbOp, LimbStep, RingOp, RingStep},
@@ -29,7 +29,7 @@ const PIECE_BITS: u32 = 30;
 
 /// The constants of a ring, as kernels read them. All public.
 pub(crate) struct RingConstants {
-    memory: Arc<Resident>,
+    memory: Arc<ResidentBuffer>,
 }
 
 impl RingConstants {
@@ -122,7 +122,7 @@ impl GpuEngine {
         &self,
         recorder: &mut GpuRecorder<'_>,
         ring: &Arc<Ring>,
-        args: &[View<'_>],
+        args: &[DeviceValue<'_>],
     ) -> Result<Over, DeviceFault> {
         let constants = self.ring(ring)?;
         let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
@@ -160,7 +160,7 @@ impl GpuEngine {
             LimbOp::Scale { factors } => {
                 let pairs = factors.words().iter().zip(ring.primes());
                 let words: Vec<u64> = pairs.flat_map(|(&w, &q)| factor(w, q)).collect();
-                let factors = recorder.constant(Words::Owned(Zeroizing::new(words)));
+                let factors = recorder.constant(HostWords::Owned(Zeroizing::new(words)));
                 over.record(recorder, OverRings::Scale, numbers, [a.buffer, factors, out.buffer]);
             }
             LimbOp::Limbs { .. } | LimbOp::JoinLimbs => {
@@ -206,7 +206,7 @@ impl GpuEngine {
         let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
         let buffers = [a.buffer, b.buffer, out.buffer];
         let (numbers, coefficients) = (count * out.words() / 2, count << over.params.log_degree);
-        let beats = |view: &View<'_>| view.words() / 2 / beats::WORDS as u32;
+        let beats = |view: &DeviceValue<'_>| view.words() / 2 / beats::WORDS as u32;
         match &step.op {
             RingOp::Uniform => {
                 over.params.words = seeds(a);
@@ -227,7 +227,7 @@ impl GpuEngine {
             RingOp::Rescale { .. } => over.record(recorder, OverRings::Rescale, numbers, buffers),
             RingOp::BaseExtend { extension, .. } => {
                 over.params.words = extension.rows().len() as u32;
-                let words = Words::Owned(Zeroizing::new(extension_words(extension)));
+                let words = HostWords::Owned(Zeroizing::new(extension_words(extension)));
                 let buffers = [a.buffer, recorder.constant(words), out.buffer];
                 over.record(recorder, OverRings::BaseExtend, coefficients, buffers);
             }
@@ -259,7 +259,7 @@ impl GpuEngine {
 }
 
 /// Returns the keys of an item of seeds.
-fn seeds(view: &View<'_>) -> u32 {
+fn seeds(view: &DeviceValue<'_>) -> u32 {
     view.words() / 8
 }
 
@@ -280,12 +280,12 @@ fn pick_limbs(
     recorder: &mut GpuRecorder<'_>,
     over: &Over,
     ring: &Ring,
-    args: &[View<'_>],
+    args: &[DeviceValue<'_>],
     out: Buffer,
     numbers: u32,
 ) {
     let source = |q: &u64| {
-        let place = |arg: &View<'_>| match arg.kind {
+        let place = |arg: &DeviceValue<'_>| match arg.kind {
             Kind::Polys { ring, .. } => ring.primes().iter().position(|p| p == q),
             _ => None,
         };
@@ -293,7 +293,7 @@ fn pick_limbs(
         found.and_then(|(operand, place)| Some(operand as u64 | (place? as u64) << 32))
     };
     let sources = ring.primes().iter().filter_map(source).collect();
-    let constants = recorder.constant(Words::Owned(Zeroizing::new(sources)));
+    let constants = recorder.constant(HostWords::Owned(Zeroizing::new(sources)));
     let (a, b) = (args[0].buffer, args.last().map_or(args[0].buffer, |b| b.buffer));
     Over { constants, ..*over }.record(recorder, OverRings::Limbs, numbers, [a, b, out]);
 }
@@ -330,8 +330,8 @@ fn transform(
     recorder: &mut GpuRecorder<'_>,
     kernel: OverRings,
     over: &Over,
-    a: &View<'_>,
-    out: &View<'_>,
+    a: &DeviceValue<'_>,
+    out: &DeviceValue<'_>,
     numbers: u32,
 ) {
     let log_degree = over.params.log_degree;

@@ -27,7 +27,7 @@ impl Purpose {
 
 /// Buffers that no run uses. They hold no secret.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(super) struct BufferPool {
     /// The oldest first.
     pub(super) idle: Vec<wgpu::Buffer>,
     /// Those of failed runs, for tests to look at.
@@ -39,6 +39,9 @@ pub(super) struct Pool {
     /// Buffers until the device has no memory, and for how many it has none then.
     #[cfg(test)]
     pub(super) refused: (usize, usize),
+    /// Whether runs find anything but zeros in their memory.
+    #[cfg(test)]
+    pub(super) is_dirty: bool,
 }
 
 /// Sizes are rounded up to a quarter of a power of two, so that a batch of about the same size
@@ -48,7 +51,7 @@ pub(super) fn rounded(bytes: u64) -> u64 {
     bytes.next_multiple_of((1 << bytes.ilog2()) / 4)
 }
 
-impl Pool {
+impl BufferPool {
     /// Takes the buffer of this purpose and rounded size that was used last, if there is one.
     pub(super) fn take(&mut self, purpose: Purpose, size: u64) -> Option<wgpu::Buffer> {
         let fits =

@@ -3,14 +3,14 @@
 use super::{
     device::GpuDevice,
     layout::GpuLayout,
-    memory::Resident,
+    memory::ResidentBuffer,
     shaders::{
         GROUP, Kernel, OverNumbers, OverRings, OverWords, Params, RingParams, Shape, WORDS_GROUP,
         WordParams,
     },
 };
 use crate::{
-    device::{self, Buffer, Life, Target, View, Words},
+    device::{self, Buffer, DeviceKind, DeviceValue, HostWords, Life},
     program::Kind,
 };
 
@@ -19,23 +19,23 @@ pub(crate) type GpuRecording<'o> = device::Recording<'o, GpuDevice>;
 
 /// Words of 64 bits as they lie on the host.
 #[derive(Clone, Copy)]
-pub(crate) struct Plain {
+pub(crate) struct HostForm {
     words: usize,
 }
 
-impl Target for GpuDevice {
+impl DeviceKind for GpuDevice {
     type Command = Command;
-    type Resident = Resident;
-    type Form = Plain;
+    type Resident = ResidentBuffer;
+    type Form = HostForm;
     type Layout = GpuLayout;
 
     const IN_FLIGHT: usize = 0;
 
-    fn form(kind: &Kind) -> Plain {
-        Plain { words: kind.words() }
+    fn form(kind: &Kind) -> HostForm {
+        HostForm { words: kind.words() }
     }
 
-    fn size(form: &Plain) -> u64 {
+    fn size(form: &HostForm) -> u64 {
         2 * form.words as u64
     }
 
@@ -52,7 +52,7 @@ impl Target for GpuDevice {
     }
 }
 
-impl View<'_> {
+impl DeviceValue<'_> {
     /// Returns the words of 32 bits of an item.
     pub(super) fn words(&self) -> u32 {
         2 * self.kind.words() as u32
@@ -75,7 +75,7 @@ pub(crate) struct Bindings {
 }
 
 /// A kernel and its parameters.
-pub(crate) enum Work {
+pub(crate) enum KernelWork {
     Numbers {
         kernel: OverNumbers,
         /// How numbers are spread.
@@ -92,7 +92,7 @@ pub(crate) enum Work {
     },
 }
 
-impl Work {
+impl KernelWork {
     /// Returns the kernel, and how numbers are spread if it is over them.
     pub(super) fn kernel(&self) -> (Kernel, Option<Shape>) {
         match *self {
@@ -114,7 +114,7 @@ impl Work {
 
 /// One dispatch.
 pub(crate) struct Dispatch {
-    pub(super) work: Work,
+    pub(super) work: KernelWork,
     /// In the order of the bindings, after the parameters.
     pub(super) buffers: [Buffer; 5],
     /// Workgroups.
@@ -131,7 +131,7 @@ pub(crate) enum Command {
 impl<'o> GpuRecorder<'o> {
     /// Returns memory for `words` words of 32 bits, with anything in it.
     pub(super) fn buffer(&mut self, words: usize) -> Buffer {
-        self.memory(words.max(1) as u64)
+        self.memory(words as u64)
     }
 
     /// Returns memory for `words` words of 32 bits, zero when the next command comes.
@@ -142,14 +142,14 @@ impl<'o> GpuRecorder<'o> {
     }
 
     /// Returns memory that holds `words`, which are the same for all items of a batch.
-    pub(super) fn constant(&mut self, words: Words<'o>) -> Buffer {
-        let form = Plain { words: words.as_slice().len() };
+    pub(super) fn constant(&mut self, words: HostWords<'o>) -> Buffer {
+        let form = HostForm { words: words.as_slice().len() };
         self.item(words, form)
     }
 
     /// Fills a buffer before any command with words that are the same for all items of a batch.
-    pub(super) fn fill(&mut self, buffer: Buffer, words: Words<'o>) {
-        let form = Plain { words: words.as_slice().len() };
+    pub(super) fn fill(&mut self, buffer: Buffer, words: HostWords<'o>) {
+        let form = HostForm { words: words.as_slice().len() };
         self.put(buffer, 0, words, form);
     }
 
@@ -163,7 +163,7 @@ impl<'o> GpuRecorder<'o> {
         params: Params,
     ) {
         let groups = count.div_ceil(GROUP / shape.team);
-        self.dispatch(Work::Numbers { kernel, shape, params }, groups, bindings);
+        self.dispatch(KernelWork::Numbers { kernel, shape, params }, groups, bindings);
     }
 
     /// Runs a kernel over `count` words.
@@ -174,7 +174,7 @@ impl<'o> GpuRecorder<'o> {
         bindings: &Bindings,
         params: WordParams,
     ) {
-        self.dispatch(Work::Words { kernel, params }, count.div_ceil(WORDS_GROUP), bindings);
+        self.dispatch(KernelWork::Words { kernel, params }, count.div_ceil(WORDS_GROUP), bindings);
     }
 
     /// Runs a kernel over `count` of what it counts: see [`OverRings::group`].
@@ -185,10 +185,14 @@ impl<'o> GpuRecorder<'o> {
         bindings: &Bindings,
         params: RingParams,
     ) {
-        self.dispatch(Work::Rings { kernel, params }, count.div_ceil(kernel.group()), bindings);
+        self.dispatch(
+            KernelWork::Rings { kernel, params },
+            count.div_ceil(kernel.group()),
+            bindings,
+        );
     }
 
-    fn dispatch(&mut self, work: Work, groups: u32, bindings: &Bindings) {
+    fn dispatch(&mut self, work: KernelWork, groups: u32, bindings: &Bindings) {
         let Bindings { constants, a, b, out, state } = *bindings;
         let state = state.unwrap_or_else(|| self.spare());
         let buffers = [constants, a, b, out, state];
@@ -261,9 +265,9 @@ mod tests {
     #[test]
     fn memory_is_used_again() {
         let mut recorder = GpuRecorder::default();
-        let constant = recorder.constant(Words::Borrowed(&[7; 3]));
+        let constant = recorder.constant(HostWords::Borrowed(&[7; 3]));
         let mut chain = vec![recorder.buffer(10)];
-        recorder.input(chain[0], Plain { words: 5 }, 0);
+        recorder.input(chain[0], HostForm { words: 5 }, 0);
         for words in [20, 30, 5] {
             let next = recorder.buffer(words);
             copy(&mut recorder, chain[chain.len() - 1], next);
@@ -272,7 +276,7 @@ mod tests {
         let late = recorder.zeros(8);
         copy(&mut recorder, constant, late);
         let unused = recorder.buffer(1000);
-        recorder.output(chain[3], Plain { words: 2 }, 1);
+        recorder.output(chain[3], HostForm { words: 2 }, 1);
         let Ok(recording) = recorder.finish() else { panic!("nothing is refused") };
         let place = |buffer: Buffer| recording.layout.places[buffer.0];
         assert_eq!((place(chain[2]), place(unused)), (place(chain[0]), None));

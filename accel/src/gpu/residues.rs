@@ -11,7 +11,7 @@ use super::{
     shaders::{LIMB_BITS, MAX_ROUNDS, OverNumbers, OverWords, Params, WordParams},
 };
 use crate::{
-    device::{Applied, Buffer, View, Words},
+    device::{Applied, Buffer, DeviceValue, HostWords},
     engine::DeviceFault,
     modulus::Modulus,
     program::{Crt, FixedBase, PairOp, ResidueOp, ResidueStep},
@@ -28,17 +28,17 @@ struct GpuNumbers {
 
 impl GpuNumbers {
     /// Returns one number an item.
-    fn of(view: &View<'_>) -> Self {
+    fn of(view: &DeviceValue<'_>) -> Self {
         Self::part(view, 0, view.words())
     }
 
     /// `words` words of an item from `start` on.
-    fn part(view: &View<'_>, start: u32, words: u32) -> Self {
+    fn part(view: &DeviceValue<'_>, start: u32, words: u32) -> Self {
         Self { buffer: view.buffer, words, stride: view.stride(), start }
     }
 
     /// Returns the low digits of pairs; each high one follows.
-    fn low_digits(view: &View<'_>) -> Self {
+    fn low_digits(view: &DeviceValue<'_>) -> Self {
         Self::part(view, 0, view.words() / 2)
     }
 
@@ -61,7 +61,7 @@ impl GpuNumbers {
 
     /// Returns the number 1 for every item.
     fn one(recorder: &mut GpuRecorder<'_>) -> Self {
-        let buffer = recorder.constant(Words::Borrowed(&[1]));
+        let buffer = recorder.constant(HostWords::Borrowed(&[1]));
         Self { buffer, words: 2, stride: 0, start: 0 }
     }
 }
@@ -277,7 +277,7 @@ impl GpuEngine {
         &self,
         recorder: &mut GpuRecorder<'_>,
         modulus: &Modulus,
-        view: &View<'_>,
+        view: &DeviceValue<'_>,
         count: u32,
     ) -> Result<(GpuNumbers, u32), DeviceFault> {
         let words = 2 * modulus.len_words() as u32;
@@ -296,7 +296,7 @@ impl GpuEngine {
         recorder: &mut GpuRecorder<'_>,
         base: &Arc<FixedBase>,
         out: GpuNumbers,
-        exponents: &View<'_>,
+        exponents: &DeviceValue<'_>,
         count: u32,
     ) -> Result<(), DeviceFault> {
         let (m, table) = (&*self.chains(base.modulus())?, self.table(base)?);
@@ -484,7 +484,7 @@ struct Turns<'m> {
 impl<'m> Turns<'m> {
     fn new(recorder: &mut GpuRecorder<'_>, modulus: &Modulus, m: &'m Constants, rows: u32) -> Self {
         let power = modulus.power_of_two(m.shape.radix_bits(), rows);
-        let correction = recorder.constant(Words::Owned(Zeroizing::new(power)));
+        let correction = recorder.constant(HostWords::Owned(Zeroizing::new(power)));
         Self { m, rows, correction }
     }
 
@@ -496,7 +496,12 @@ impl<'m> Turns<'m> {
     }
 }
 
-fn choose(recorder: &mut GpuRecorder<'_>, out: &View<'_>, args: &[View<'_>], count: u32) {
+fn choose(
+    recorder: &mut GpuRecorder<'_>,
+    out: &DeviceValue<'_>,
+    args: &[DeviceValue<'_>],
+    count: u32,
+) {
     let [bits, x, y] = [0, 1, 2].map(|i| &args[i]);
     let params = WordParams {
         words: count * out.words(),
@@ -532,7 +537,7 @@ fn pow(
     m: &Constants,
     out: GpuNumbers,
     (bases, number): (GpuNumbers, u32),
-    (exponents, bits): (&View<'_>, u32),
+    (exponents, bits): (&DeviceValue<'_>, u32),
     count: u32,
 ) {
     let width = own_width(bits, m);
@@ -552,7 +557,7 @@ fn dot(
     m: &Constants,
     out: GpuNumbers,
     (bases, rows): (GpuNumbers, u32),
-    (exponents, bits): (&View<'_>, u32),
+    (exponents, bits): (&DeviceValue<'_>, u32),
     count: u32,
     most: u64,
 ) -> Result<(), DeviceFault> {

@@ -242,11 +242,13 @@ impl Shape {
 
     /// Returns the least that holds numbers of `words` words of 64 bits and `bits` bits more.
     pub(crate) fn with_room(words: usize, bits: u32) -> Self {
-        let limbs = (64 * words as u32 + bits).div_ceil(LIMB_BITS);
-        let shapes = (0..5).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
-        match shapes.into_iter().find(|shape| shape.total() >= limbs) {
-            Some(shape) => shape,
-            None => unreachable!("the largest modulus fits a workgroup"),
+        let total = (64 * words as u32 + bits).div_ceil(LIMB_BITS);
+        let mut team = 1;
+        loop {
+            if let Some(limbs) = Self::LIMBS.into_iter().find(|limbs| team * limbs >= total) {
+                return Self { team, limbs };
+            }
+            team *= 2;
         }
     }
 

@@ -6,8 +6,8 @@ use std::{marker::PhantomData, sync::Arc};
 
 pub use self::polynomials::MAX_TERMS;
 use super::{
-    Constant, Crt, FixedBase, Kind, PairOp, Places, Program, ResidueOp, ResidueStep, Source,
-    Spread, Step, Value, Work,
+    Constant, Crt, FixedBase, Kind, PairOp, Program, ResidueOp, ResidueStep, Source, Spread, Step,
+    Value, ValuePlaces, Work,
 };
 use crate::{
     exponents::{Public, Secrecy, Secret},
@@ -59,7 +59,7 @@ impl Builder {
     /// Begins an empty program.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let places = Places::default();
+        let places = ValuePlaces::default();
         let (values, outputs, updates) = (vec![], vec![], vec![]);
         let (work, shape) = (Work::Polynomials, 0);
         Self {
@@ -520,7 +520,7 @@ impl Builder {
     /// Returns the finished program.
     #[must_use]
     pub fn build(self) -> Program {
-        let (places, work) = (Places::new(&self.program), Work::new(&self.program));
+        let (places, work) = (ValuePlaces::new(&self.program), Work::new(&self.program));
         let shape = self.program.hash_shape();
         Program { places, work, shape, ..self.program }
     }

@@ -10,7 +10,7 @@ use super::{Kind, LimbStep, Program, Source, Step, Value};
 
 /// The place of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ValuePlace {
     /// In the program.
     Constant,
     /// In an operand of the run.
@@ -48,12 +48,12 @@ pub(crate) struct PrimeStep {
     /// What it does.
     pub(crate) step: LimbStep,
     /// What it reads.
-    pub(crate) operands: Vec<Part>,
+    pub(crate) operands: Vec<PrimeOperand>,
 }
 
 /// What a step over the residues of one prime reads.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum PrimeOperand {
     /// All words of a value that is no polynomial.
     Whole(usize),
     /// Residues of a value.
@@ -65,7 +65,7 @@ pub(crate) enum Part {
     },
 }
 
-impl Part {
+impl PrimeOperand {
     fn value(self) -> usize {
         match self {
             Self::Whole(value) | Self::Limb { value, .. } => value,
@@ -75,11 +75,11 @@ impl Part {
 
 /// The order of steps and the places of all values, resolved once for a program: runs over few items are short.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct ValuePlaces {
     /// What runs, in this order.
     pub(crate) tasks: Vec<Task>,
     /// For each value its place. Outputs are computed where they belong.
-    pub(crate) of_values: Vec<Place>,
+    pub(crate) of_values: Vec<ValuePlace>,
     /// For each operand, the value it binds.
     pub(crate) bound: Vec<usize>,
     /// For each slot of scratch memory, its words for one item.
@@ -88,15 +88,15 @@ pub(crate) struct Places {
     pub(crate) is_secret: Vec<bool>,
 }
 
-impl Places {
+impl ValuePlaces {
     /// Finds an order for the steps of a finished program and a place for each value.
     pub(super) fn new(program: &Program) -> Self {
         let values = program.values();
         let mut bound: Vec<usize> = program.inputs().map(|(value, _)| value).collect();
         bound.extend(program.outputs());
         let place = |index: usize| match values[index].source {
-            Source::Constant(_) => Some(Place::Constant),
-            _ => bound.iter().position(|&value| value == index).map(Place::Operand),
+            Source::Constant(_) => Some(ValuePlace::Constant),
+            _ => bound.iter().position(|&value| value == index).map(ValuePlace::Operand),
         };
         let views = views(program);
         let mut of_values: Vec<_> =
@@ -119,21 +119,24 @@ impl Places {
             }
             // A value that no later task reads makes room, after the task that was the last to read it.
             for (value, place) in of_values.iter().enumerate() {
-                if let (Some(Place::Scratch(slot)), true) = (place, lives.last[value] == Some(at)) {
+                if let (Some(ValuePlace::Scratch(slot)), true) =
+                    (place, lives.last[value] == Some(at))
+                {
                     slots.free.push(*slot);
                 }
             }
         }
         let mut is_secret = vec![false; slots.words.len()];
         for (value, place) in values.iter().zip(&of_values) {
-            if let &Some(Place::Scratch(slot) | Place::OfPrime(slot)) = place {
+            if let &Some(ValuePlace::Scratch(slot) | ValuePlace::OfPrime(slot)) = place {
                 // A modulus may be secret even where no value is, and what is left of a public number tells it.
                 let is_residue = matches!(value.kind, Kind::Residues { .. } | Kind::Pairs { .. });
                 is_secret[slot] |= value.secret || is_residue && program.has_secrets();
             }
         }
         // Whatever has none is what nobody computes.
-        let of_values = of_values.into_iter().map(|place| place.unwrap_or(Place::Apart)).collect();
+        let of_values =
+            of_values.into_iter().map(|place| place.unwrap_or(ValuePlace::Apart)).collect();
         Self { tasks, of_values, bound, slots: slots.words, is_secret }
     }
 }
@@ -166,8 +169,8 @@ impl Slots {
         slot
     }
 
-    fn take(&mut self, words: usize) -> Place {
-        Place::Scratch(self.take_slot(words))
+    fn take(&mut self, words: usize) -> ValuePlace {
+        ValuePlace::Scratch(self.take_slot(words))
     }
 }
 
@@ -180,7 +183,7 @@ fn place_by_prime(
     values: &[Value],
     steps: &[PrimeStep],
     (at, lives): (usize, &Lives),
-    of_values: &mut [Option<Place>],
+    of_values: &mut [Option<ValuePlace>],
     slots: &mut Slots,
 ) {
     let (mut free, mut all) = (vec![], vec![]);
@@ -193,13 +196,13 @@ fn place_by_prime(
                 let slot =
                     free.pop().unwrap_or_else(|| slots.take_slot(degree(&values[value].kind)));
                 all.push(slot);
-                Place::OfPrime(slot)
+                ValuePlace::OfPrime(slot)
             } else {
                 slots.take(values[value].kind.words())
             });
         }
         for &before in &order[..=index] {
-            if let (Some(Place::OfPrime(slot)), true) =
+            if let (Some(ValuePlace::OfPrime(slot)), true) =
                 (of_values[before], readers[before] == value)
             {
                 free.push(slot);
@@ -239,7 +242,7 @@ struct Lives {
 }
 
 impl Lives {
-    fn new(program: &Program, tasks: &[Task], places: &[Option<Place>]) -> Self {
+    fn new(program: &Program, tasks: &[Task], places: &[Option<ValuePlace>]) -> Self {
         let values = program.values();
         let mut last = vec![None; values.len()];
         let mut is_read_whole = vec![false; values.len()];
@@ -249,7 +252,7 @@ impl Lives {
                     last[*value] = Some(at);
                     for &operand in operands(&values[*value]) {
                         let read = match places[operand] {
-                            Some(Place::Within { value, .. }) => value,
+                            Some(ValuePlace::Within { value, .. }) => value,
                             _ => operand,
                         };
                         (last[read], is_read_whole[read]) = (Some(at), true);
@@ -270,7 +273,7 @@ impl Lives {
 
 /// Puts the steps in order: what needs whole values as soon as it can be done, the rest as late, so that much of it
 /// runs by primes at once.
-fn tasks(program: &Program, views: &[Option<Place>]) -> Vec<Task> {
+fn tasks(program: &Program, views: &[Option<ValuePlace>]) -> Vec<Task> {
     let values = program.values();
     let mut is_done: Vec<_> =
         values.iter().map(|value| !matches!(value.source, Source::Step { .. })).collect();
@@ -316,7 +319,7 @@ fn steps_by_prime(values: &[Value], these: &[usize]) -> Vec<PrimeStep> {
             Some(limb) => Some(computed(values, operand, limb)),
             // Of two that are joined the other one.
             None if matches!(values[operand].kind, Kind::Polys { .. }) => None,
-            None => Some(Part::Whole(operand)),
+            None => Some(PrimeOperand::Whole(operand)),
         };
         let operands = operands.iter().filter_map(part).collect();
         Some(PrimeStep { value, limb, step: step.clone(), operands })
@@ -325,7 +328,7 @@ fn steps_by_prime(values: &[Value], these: &[usize]) -> Vec<PrimeStep> {
 }
 
 /// Returns where the residues of a value are computed.
-fn computed(values: &[Value], mut value: usize, mut limb: usize) -> Part {
+fn computed(values: &[Value], mut value: usize, mut limb: usize) -> PrimeOperand {
     let taken_from = |value: usize, limb: usize| {
         let q = primes(&values[value].kind)[limb];
         let mut operands = operands(&values[value]).iter().filter(|_| is_view(&values[value]));
@@ -334,12 +337,12 @@ fn computed(values: &[Value], mut value: usize, mut limb: usize) -> Part {
     while let Some(found) = taken_from(value, limb) {
         (value, limb) = found;
     }
-    Part::Limb { value, limb }
+    PrimeOperand::Limb { value, limb }
 }
 
 /// Returns for each value the place in others that its residues have, if no step has to put them anywhere: those that
 /// are taken out or joined, do not leave the program, and lie as they are read.
-fn views(program: &Program) -> Vec<Option<Place>> {
+fn views(program: &Program) -> Vec<Option<ValuePlace>> {
     let values = program.values();
     let is_read_whole = |index: usize| {
         let of_whole = values.iter().filter(|value| !is_by_prime(value));
@@ -353,12 +356,12 @@ fn views(program: &Program) -> Vec<Option<Place>> {
             return None;
         }
         let mut parts = (0..primes(&value.kind).len()).map(|limb| computed(values, index, limb));
-        let Some(Part::Limb { value: of, limb: first }) = parts.next() else { return None };
-        let is_run = |(limb, part)| matches!(part, Part::Limb { value, limb: at } if (value, at) == (of, limb));
+        let Some(PrimeOperand::Limb { value: of, limb: first }) = parts.next() else { return None };
+        let is_run = |(limb, part)| matches!(part, PrimeOperand::Limb { value, limb: at } if (value, at) == (of, limb));
         match is_read_whole(index) {
-            false => Some(Place::Apart),
+            false => Some(ValuePlace::Apart),
             true if (first + 1..).zip(parts).all(is_run) => {
-                Some(Place::Within { value: of, first: first * degree(&value.kind) })
+                Some(ValuePlace::Within { value: of, first: first * degree(&value.kind) })
             }
             true => None,
         }
@@ -406,7 +409,7 @@ fn limb_of(kind: &Kind, q: u64) -> Option<usize> {
 mod tests {
     use std::sync::Arc;
 
-    use crate::{Builder, Ring, program::Place};
+    use crate::{Builder, Ring, program::ValuePlace};
 
     #[test]
     fn memory_of_public_polynomials_is_not_wiped() {
@@ -424,7 +427,7 @@ mod tests {
         let is_secret = |name: &str| {
             let value = program.values().iter().position(|value| value.name == name).unwrap();
             match places.of_values[value] {
-                Place::Scratch(slot) | Place::OfPrime(slot) => places.is_secret[slot],
+                ValuePlace::Scratch(slot) | ValuePlace::OfPrime(slot) => places.is_secret[slot],
                 _ => panic!("{name} lies in no scratch memory"),
             }
         };

@@ -37,22 +37,22 @@ impl Engine for Test {
     }
 }
 
-type Told = Arc<Mutex<Vec<String>>>;
+type Reports = Arc<Mutex<Vec<String>>>;
 
-fn told() -> (Told, impl Fn(Event<'_>) + Send + Sync + 'static) {
-    let told = Told::default();
+fn told() -> (Reports, impl Fn(Event<'_>) + Send + Sync + 'static) {
+    let told = Reports::default();
     let all = told.clone();
     (told, move |event: Event<'_>| locked(&all).push(format!("{event:?}")))
 }
 
-fn preferring(lacks: &'static str, fault: Option<DeviceFault>) -> (Scheduler, Told) {
+fn preferring(lacks: &'static str, fault: Option<DeviceFault>) -> (Scheduler, Reports) {
     let (told, observer) = told();
     let device = Arc::new(Test { lacks, fault, ..Test::default() });
     (Scheduler::preferring(device, Arc::new(CpuEngine::new()), observer), told)
 }
 
 /// Returns a scheduler to which any device is worth a trial, whatever a clock says.
-fn measuring(fault: Option<DeviceFault>) -> (Scheduler, Arc<Test>, Told) {
+fn measuring(fault: Option<DeviceFault>) -> (Scheduler, Arc<Test>, Reports) {
     let (told, observer) = told();
     let device = Arc::new(Test { fault, ..Test::default() });
     let scheduler = Scheduler::measuring(Arc::new(CpuEngine::new()), || None, observer);
@@ -136,7 +136,7 @@ impl Engine for Forced {
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        let batch = Batch::bind(program, operands)?;
+        let batch = BoundBatch::bind(program, operands)?;
         let cpu = self.1 * batch.count() / 8;
         let share = Share::new(cpu, batch.count() - cpu);
         self.0.run_parts(program, batch, &share).map(|_| ())

@@ -146,7 +146,7 @@ impl Operation {
 }
 
 /// Both parts of a ciphertext.
-pub(super) type Pair = [Var<Ntt>; 2];
+pub(super) type NttPair = [Var<Ntt>; 2];
 
 /// The names of the parts.
 const PARTS: [&str; 2] = ["0", "1"];
@@ -165,7 +165,7 @@ impl<'p> On<'p> {
     }
 
     /// Adds an input of ciphertexts.
-    pub(super) fn ciphertext(&mut self, name: &str) -> Pair {
+    pub(super) fn ciphertext(&mut self, name: &str) -> NttPair {
         PARTS.map(|part| self.b.polys(&format!("{name}{part}"), &self.level.q))
     }
 
@@ -176,7 +176,7 @@ impl<'p> On<'p> {
     }
 
     /// Adds the tensor product of two ciphertexts: three parts, under 1, s and s².
-    pub(super) fn tensor(&mut self, x: Pair, y: Pair) -> [Var<Ntt>; 3] {
+    pub(super) fn tensor(&mut self, x: NttPair, y: NttPair) -> [Var<Ntt>; 3] {
         let d0 = self.b.poly_mul("d0", x[0], y[0]);
         let d1 = self.b.mul_sum("d1", &[(x[0], y[1]), (x[1], y[0])]);
         let d2 = self.b.poly_mul("d2", x[1], y[1]);
@@ -201,7 +201,7 @@ impl<'p> On<'p> {
 
     /// Adds the sum of digits times a key: what the digits are of, under the key's own secret, times
     /// the special primes.
-    pub(super) fn switch(&mut self, digits: &[Var<Ntt>], key: &SwitchingKey) -> Pair {
+    pub(super) fn switch(&mut self, digits: &[Var<Ntt>], key: &SwitchingKey) -> NttPair {
         [0, 1].map(|part| {
             let pairs: Vec<_> = digits
                 .iter()
@@ -221,8 +221,8 @@ impl<'p> On<'p> {
         &mut self,
         [d0, d1, d2]: [Var<Ntt>; 3],
         key: &SwitchingKey,
-        last: &Last<'_>,
-    ) -> Pair {
+        last: &LastPrime<'_>,
+    ) -> NttPair {
         let digits = self.digits(d2);
         let switched = self.switch(&digits, key);
         let c0 = self.divide_all("c0", switched[0], d0, last);
@@ -237,7 +237,7 @@ impl<'p> On<'p> {
         digits: &[Var<Ntt>],
         element: u32,
         key: &SwitchingKey,
-    ) -> Pair {
+    ) -> NttPair {
         let switched = self.switch(digits, key);
         let divided = [0, 1].map(|part| self.divide_special(["ks0", "ks1"][part], switched[part]));
         let first = self.b.add("c0", divided[0], first);
@@ -261,7 +261,7 @@ impl<'p> On<'p> {
         name: &str,
         x: Var<Ntt>,
         y: Var<Ntt>,
-        last: &Last<'_>,
+        last: &LastPrime<'_>,
     ) -> Var<Ntt> {
         let (special, q) = (self.set.special(), &self.level.q);
         let b = &mut self.b;
@@ -276,7 +276,7 @@ impl<'p> On<'p> {
     }
 
     /// Adds `round(x / q)`, q being the last prime of the level.
-    pub(super) fn rescale(&mut self, name: &str, x: Var<Ntt>, last: &Last<'_>) -> Var<Ntt> {
+    pub(super) fn rescale(&mut self, name: &str, x: Var<Ntt>, last: &LastPrime<'_>) -> Var<Ntt> {
         let low = self.b.limbs(&format!("{name}.q"), x, last.prime);
         let high = self.b.limbs(&format!("{name}.high"), x, last.below);
         self.divide(name, (high, low), (last.prime, last.below))
@@ -302,15 +302,15 @@ impl<'p> On<'p> {
     }
 
     /// Returns what the level is rescaled by, with the ring below. None on level 0.
-    pub(super) fn last(&self, level: usize) -> Option<Last<'p>> {
+    pub(super) fn last(&self, level: usize) -> Option<LastPrime<'p>> {
         let of = self.level.last.as_ref()?;
         let below = &self.set.level(level - 1).q;
-        Some(Last { prime: &of.prime, with_special: &of.with_special, below })
+        Some(LastPrime { prime: &of.prime, with_special: &of.with_special, below })
     }
 }
 
 /// The last prime of a level, and what is left without it.
-pub(super) struct Last<'p> {
+pub(super) struct LastPrime<'p> {
     pub(super) prime: &'p Arc<Ring>,
     pub(super) with_special: &'p Arc<Ring>,
     pub(super) below: &'p Arc<Ring>,
@@ -443,7 +443,7 @@ pub(super) fn scale(set: &Parameters, level: usize, factor: i128) -> Program {
 pub(super) fn weigh(set: &Parameters, level: usize, factors: &[i128]) -> Option<Program> {
     let mut on = On::new(Operation::Weigh, set, level);
     let last = on.last(level)?;
-    let mut sums: Option<Pair> = None;
+    let mut sums: Option<NttPair> = None;
     for (index, &factor) in factors.iter().enumerate() {
         let x = on.ciphertext(&format!("a{index}."));
         let factors = integer_mod(factor, &on.level.q);

@@ -173,14 +173,14 @@ fn read(text: &str) -> Result<KeyFile, Error> {
         version: u64,
     }
     #[derive(Deserialize)]
-    struct Public {
+    struct PublicProbe {
         ciphergram: Option<Version>,
     }
     #[derive(Deserialize)]
     struct Probe {
         kty: Option<String>,
         #[serde(rename = "pub")]
-        public: Option<Public>,
+        public: Option<PublicProbe>,
         client: Option<serde::de::IgnoredAny>,
         ciphergram: Option<Version>,
     }

@@ -332,7 +332,7 @@ pub(super) fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
             let seed = decode_seed(file.a.as_deref(), "the seed of a")?;
             let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
             let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
-            let public = asymmetric::Public::new(rlwe, &seed, &b, &engine)?;
+            let public = asymmetric::EncryptionKey::new(rlwe, &seed, &b, &engine)?;
             check_own_id(file, PublicKey::of_polynomials(parameters, public, name))
         }
         #[cfg(test)]

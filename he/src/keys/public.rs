@@ -29,7 +29,7 @@ pub struct PublicKey {
 pub(super) enum PublicMaterial {
     Paillier(PaillierModulus),
     CkksSum(Arc<RlweParameters>),
-    CkksSumPublic(asymmetric::Public),
+    CkksSumPublic(asymmetric::EncryptionKey),
     #[cfg(test)]
     Plain(crate::schemes::plain::Plain),
 }
@@ -138,7 +138,7 @@ impl PublicKey {
     /// Names a key by its polynomials.
     pub(super) fn of_polynomials(
         parameters: Parameters,
-        public: asymmetric::Public,
+        public: asymmetric::EncryptionKey,
         sum_key: Option<[u8; 16]>,
     ) -> Self {
         let material = [&parameters.id(), &public.seed()[..], public.packed()].concat();

@@ -22,7 +22,7 @@ use crate::{
 pub(super) enum SecretMaterial {
     Paillier(PaillierSecret),
     CkksSum(symmetric::Secrets),
-    CkksSumPublic(asymmetric::Secret),
+    CkksSumPublic(asymmetric::SumKeyPair),
     #[cfg(test)]
     Plain(crate::schemes::plain::Plain),
 }
@@ -84,7 +84,7 @@ impl SecretKey {
                 Self { public, material: SecretMaterial::CkksSum(secrets), sum_key, ranges: None }
             }
             FamilyParameters::CkksSumPublic(rlwe) => {
-                let secret = asymmetric::Secret::expand(seed, rlwe, &engine)?;
+                let secret = asymmetric::SumKeyPair::expand(seed, rlwe, &engine)?;
                 let (public, name) = (secret.public().clone(), sum_key.as_ref().map(SumKey::id));
                 let public = PublicKey::of_polynomials(parameters, public, name);
                 Self {

@@ -10,7 +10,8 @@ use std::{
 use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, beats, ring::largest_primes};
 
 use super::{
-    Encryptor, Groups, Opener, Pace, PublicEncryption, RunningSum, Scratch, SecretScheme, SumScheme,
+    Groups, Opener, Pace, PublicEncryption, RunningSum, Scratch, SecretScheme, SumScheme,
+    UpdateEncryptor,
 };
 use crate::{
     Error,
@@ -64,7 +65,7 @@ fn unpack(name: &str) -> Arc<Program> {
 }
 
 impl PublicEncryption for Plain {
-    fn encryptor(&self, _: &dyn Engine) -> Result<Box<dyn Encryptor>, Error> {
+    fn encryptor(&self, _: &dyn Engine) -> Result<Box<dyn UpdateEncryptor>, Error> {
         Ok(Box::new(*self))
     }
 
@@ -143,7 +144,7 @@ impl SecretScheme for Plain {
         _: &dyn Engine,
         _: &Statement,
         _: &Seed,
-    ) -> Result<Box<dyn Encryptor>, Error> {
+    ) -> Result<Box<dyn UpdateEncryptor>, Error> {
         Ok(Box::new(*self))
     }
 
@@ -160,7 +161,7 @@ impl SecretScheme for Plain {
     }
 }
 
-impl Encryptor for Plain {
+impl UpdateEncryptor for Plain {
     fn groups_at_once(&self, pace: Pace) -> u32 {
         match pace {
             Pace::Soon => 2,

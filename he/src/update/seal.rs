@@ -12,14 +12,14 @@ use crate::{
     job::Terms,
     keys::KeyRef,
     params::Chunks,
-    schemes::{Encryptor, Pace},
+    schemes::{Pace, UpdateEncryptor},
     tag::Tags,
 };
 
 /// Encrypts one update, each chunk exactly once, in order.
 pub struct Sealer {
     engine: Arc<dyn Engine>,
-    encryptor: Box<dyn Encryptor>,
+    encryptor: Box<dyn UpdateEncryptor>,
     tags: Tags,
     /// What is sealed, without its stream.
     contribution: Contribution<'static>,

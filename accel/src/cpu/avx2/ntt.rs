@@ -17,18 +17,18 @@ use std::arch::x86_64::{
 };
 
 use super::*;
-use crate::cpu::rns::{DoubleFactors, Limb};
+use crate::cpu::rns::{DoubleFactors, Limb, quarters};
 
 type Fours = [[u64; 4]];
 
 /// Vectors of a block that stays in the first level of cache: 16 KiB.
 const CACHED: usize = 512;
 
-impl Prime {
+impl DoublePrime {
     /// Cooley and Tukey's: `(x + wy, x − wy)`.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn forward(self, [x, y]: [Double; 2], w: Wide) -> [Double; 2] {
+    fn forward(self, [x, y]: [Double; 2], w: LaneFactor) -> [Double; 2] {
         let y = self.mul(y, w);
         [_mm256_add_pd(x, y), _mm256_sub_pd(x, y)]
     }
@@ -36,14 +36,14 @@ impl Prime {
     /// Gentleman and Sande's: `(x + y, w·(x − y))`.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn inverse(self, [x, y]: [Double; 2], w: Wide) -> [Double; 2] {
+    fn inverse(self, [x, y]: [Double; 2], w: LaneFactor) -> [Double; 2] {
         [_mm256_add_pd(x, y), self.mul(_mm256_sub_pd(x, y), w)]
     }
 
     /// The two stages of a block of four numbers: the factor of the first, and both of the second.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn forward_fours(self, [a, b, c, d]: [Double; 4], [w, v0, v1]: [Wide; 3]) -> [Double; 4] {
+    fn forward_fours(self, [a, b, c, d]: [Double; 4], [w, v0, v1]: [LaneFactor; 3]) -> [Double; 4] {
         let ([a, c], [b, d]) = (self.forward([a, c], w), self.forward([b, d], w));
         let ([a, b], [c, d]) = (self.forward([a, b], v0), self.forward([c, d], v1));
         [a, b, c, d]
@@ -52,20 +52,11 @@ impl Prime {
     /// See [`forward_fours`](Self::forward_fours). What was added up is reduced.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn inverse_fours(self, [a, b, c, d]: [Double; 4], [w, v0, v1]: [Wide; 3]) -> [Double; 4] {
+    fn inverse_fours(self, [a, b, c, d]: [Double; 4], [w, v0, v1]: [LaneFactor; 3]) -> [Double; 4] {
         let ([a, b], [c, d]) = (self.inverse([a, b], v0), self.inverse([c, d], v1));
         let ([a, c], [b, d]) = (self.inverse([a, c], w), self.inverse([b, d], w));
         [self.reduce(a), self.reduce(b), c, d]
     }
-}
-
-/// Returns the four quarters of a block.
-#[inline]
-fn quarters(block: &mut Fours) -> [&mut Fours; 4] {
-    let quarter = block.len() / 4;
-    let (low, high) = block.split_at_mut(2 * quarter);
-    let ((a, b), (c, d)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
-    [a, b, c, d]
 }
 
 /// Returns whether the stages whose blocks are eight or more are odd in number.
@@ -77,8 +68,8 @@ fn has_odd_stage(n: usize) -> bool {
 /// 2i + 1 the halves of i.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn two_stage_factors(factors: &DoubleFactors, node: usize) -> [Wide; 3] {
-    [node, 2 * node, 2 * node + 1].map(|node| Wide::new(factors.get(node)))
+fn two_stage_factors(factors: &DoubleFactors, node: usize) -> [LaneFactor; 3] {
+    [node, 2 * node, 2 * node + 1].map(|node| LaneFactor::new(factors.get(node)))
 }
 
 /// Runs two stages of a block at once: `butterflies` takes four numbers, a quarter of it apart.
@@ -95,12 +86,12 @@ fn by_fours(block: &mut Fours, butterflies: impl Fn([Double; 4]) -> [Double; 4])
 /// Transforms `a` to NTT form.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
-    let (prime, [twiddles, _]) = (Prime::new(limb.q()), limb.doubles());
+    let (prime, [twiddles, _]) = (DoublePrime::new(limb.q()), limb.doubles());
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<4>().0, a.as_chunks::<4>().0);
     // The first stage, or the first two, of the one block that all of it is.
     let parts = if odd {
-        let (w, half) = (Wide::new(twiddles.get(1)), a.len() / 2);
+        let (w, half) = (LaneFactor::new(twiddles.get(1)), a.len() / 2);
         for i in 0..half {
             let x = [i, half + i].map(|i| to_double(four(&a[i])));
             [out[i], out[half + i]] = prime.forward(x, w).map(|x| bits_of(x));
@@ -129,7 +120,7 @@ pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
 fn forward_block(
     data: &mut Fours,
     (node, pass): (usize, usize),
-    prime: Prime,
+    prime: DoublePrime,
     twiddles: &DoubleFactors,
 ) {
     if data.len() > CACHED {
@@ -155,7 +146,7 @@ fn forward_block(
 fn forward_pass(
     block: &mut Fours,
     (node, pass): (usize, usize),
-    prime: Prime,
+    prime: DoublePrime,
     twiddles: &DoubleFactors,
 ) {
     let factors = two_stage_factors(twiddles, node);
@@ -168,7 +159,7 @@ fn forward_pass(
 
 /// Runs the last two stages, of blocks of four and two numbers.
 #[target_feature(enable = "avx2,fma")]
-fn last_stages(data: &mut Fours, prime: Prime, twiddles: &DoubleFactors) {
+fn last_stages(data: &mut Fours, prime: DoublePrime, twiddles: &DoubleFactors) {
     let first = data.len();
     for (i, [x, y]) in data.as_chunks_mut::<2>().0.iter_mut().enumerate() {
         let (a, b) = (prime.reduce(doubles_of(x)), prime.reduce(doubles_of(y)));
@@ -186,7 +177,7 @@ fn last_stages(data: &mut Fours, prime: Prime, twiddles: &DoubleFactors) {
 /// Transforms `a` from NTT form.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
-    let (prime, [_, twiddles]) = (Prime::new(limb.q()), limb.doubles());
+    let (prime, [_, twiddles]) = (DoublePrime::new(limb.q()), limb.doubles());
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<4>().0, a.as_chunks::<4>().0);
     let parts = if odd { 2 } else { 4 };
@@ -196,10 +187,10 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
         inverse_block(out, node, prime, twiddles);
     }
     // The last stage, or the last two, and over N.
-    let scale = Wide::new(limb.n_inverse_double());
+    let scale = LaneFactor::new(limb.n_inverse_double());
     let finish = |x| words(to_word(prime.residue(prime.mul(x, scale))));
     if odd {
-        let w = Wide::new(twiddles.get(1));
+        let w = LaneFactor::new(twiddles.get(1));
         let (low, high) = out.split_at_mut(length);
         for (x, y) in low.iter_mut().zip(high) {
             [*x, *y] = prime.inverse([doubles_of(x), doubles_of(y)], w).map(finish);
@@ -216,7 +207,7 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
 
 /// Runs all stages of a block but the first two, back: see [`forward_block`].
 #[target_feature(enable = "avx2,fma")]
-fn inverse_block(out: &mut Fours, node: usize, prime: Prime, twiddles: &DoubleFactors) {
+fn inverse_block(out: &mut Fours, node: usize, prime: DoublePrime, twiddles: &DoubleFactors) {
     if out.len() > CACHED {
         for (part, out) in quarters(out).into_iter().enumerate() {
             inverse_block(out, 4 * node + part, prime, twiddles);
@@ -238,7 +229,7 @@ fn inverse_block(out: &mut Fours, node: usize, prime: Prime, twiddles: &DoubleFa
 
 /// Runs the first two stages, back.
 #[target_feature(enable = "avx2,fma")]
-fn first_stages(out: &mut Fours, a: &Fours, prime: Prime, twiddles: &DoubleFactors) {
+fn first_stages(out: &mut Fours, a: &Fours, prime: DoublePrime, twiddles: &DoubleFactors) {
     let first = a.len();
     let pairs = out.as_chunks_mut::<2>().0.iter_mut().zip(a.as_chunks::<2>().0);
     for (i, ([out_x, out_y], [x, y])) in pairs.enumerate() {
@@ -258,18 +249,18 @@ fn first_stages(out: &mut Fours, a: &Fours, prime: Prime, twiddles: &DoubleFacto
 /// Returns two factors, each for two lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn two(factors: &DoubleFactors, first: usize) -> Wide {
+fn two(factors: &DoubleFactors, first: usize) -> LaneFactor {
     let [w, ratio] = factors.run::<2>(first);
     let spread = |&[a, b]: &[f64; 2]| _mm256_setr_pd(a, a, b, b);
-    Wide { w: spread(w), ratio: spread(ratio) }
+    LaneFactor { w: spread(w), ratio: spread(ratio) }
 }
 
 /// Returns four factors.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn four_of(factors: &DoubleFactors, first: usize) -> Wide {
+fn four_of(factors: &DoubleFactors, first: usize) -> LaneFactor {
     let [w, ratio] = factors.run::<4>(first);
     // SAFETY: four doubles are there.
     let load = |x: &[f64; 4]| unsafe { _mm256_loadu_pd(x.as_ptr()) };
-    Wide { w: load(w), ratio: load(ratio) }
+    LaneFactor { w: load(w), ratio: load(ratio) }
 }

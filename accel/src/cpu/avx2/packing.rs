@@ -70,7 +70,7 @@ fn sixteen(beat: &[u64; WORDS], byte: usize) -> __m128i {
 /// Returns lanes `4·QUARTET ..` of the twenty of two beats.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn four_lanes<const QUARTET: usize>(beats: &[[u64; WORDS]; 2]) -> Word {
+fn four_lanes<const QUARTET: usize>(beats: &[[u64; WORDS]; 2]) -> Quad {
     let pair = |lane: usize| sixteen(&beats[lane / LANES], first_byte(lane % LANES / 2));
     let bytes = _mm256_set_m128i(pair(4 * QUARTET + 2), pair(4 * QUARTET));
     let words = _mm256_shuffle_epi8(bytes, four(&BYTES_OF[QUARTET]));
@@ -85,7 +85,7 @@ fn add_four<const QUARTET: usize>(
     sums: &mut [u64; 2 * LANES],
     beats: &[[u64; WORDS]; 2],
     primes: &LanePrimes,
-) -> Word {
+) -> Quad {
     let lanes = four_lanes::<QUARTET>(beats);
     let sums = &mut sums.as_chunks_mut::<4>().0[QUARTET];
     *sums = words(_mm256_add_epi64(four(sums), lanes));

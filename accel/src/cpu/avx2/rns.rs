@@ -1,15 +1,11 @@
-//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are the
-//! portable path's.
+//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are as for
+//! any processor.
 
 use std::arch::x86_64::{_mm256_add_epi64, _mm256_blendv_pd, _mm256_sub_epi64};
 
 use super::{packing, *};
 use crate::{
-    beats::LANES,
-    cpu::{
-        portable::Portable,
-        rns::{Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
-    },
+    cpu::rns::{Factor, Limb, Rns, Tables, WeightRow},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -27,7 +23,7 @@ macro_rules! each_four {
 /// `x` where it is not negative, else `y`, as signed words.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn not_negative(x: Word, y: Word) -> Word {
+fn not_negative(x: Quad, y: Quad) -> Quad {
     let [x, y] = [x, y].map(|x| _mm256_castsi256_pd(x));
     _mm256_castpd_si256(_mm256_blendv_pd(x, y, x))
 }
@@ -52,7 +48,7 @@ fn sub(out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
 
 #[target_feature(enable = "avx2,fma")]
 fn mul(out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
-    let prime = Prime::new(q);
+    let prime = DoublePrime::new(q);
     each_four!(out, a, b, |x, y| {
         to_word(prime.residue(prime.product(to_double(x), to_double(y))))
     });
@@ -60,7 +56,7 @@ fn mul(out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
 
 #[target_feature(enable = "avx2,fma")]
 fn scale(out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
-    let (prime, factor) = (Prime::new(q), Wide::new(DoubleFactor::new(factor.w, q)));
+    let (prime, factor) = (DoublePrime::new(q), LaneFactor::new(DoubleFactor::new(factor.w, q)));
     each_four!(out, a, a, |x, _y| to_word(prime.residue(prime.mul(to_double(x), factor))));
 }
 
@@ -69,7 +65,7 @@ const LAZY_TERMS: usize = 8;
 
 #[target_feature(enable = "avx2,fma")]
 fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], q: u64) {
-    let prime = Prime::new(q);
+    let prime = DoublePrime::new(q);
     for (i, out) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let mut sum = _mm256_setzero_pd();
         for pairs in pairs.chunks(LAZY_TERMS) {
@@ -87,7 +83,7 @@ fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], q: u64) {
 const COLUMNS: usize = 4;
 
 /// Residues or digits of such numbers, four to a vector.
-type Block = [[Double; COLUMNS]; MAX_PRIMES];
+type DoubleColumns = [[Double; COLUMNS]; MAX_PRIMES];
 
 /// The inverses that digits in mixed radix take: of prime k modulo prime j, k below j.
 struct Inverses([[DoubleFactor; MAX_PRIMES]; MAX_PRIMES]);
@@ -110,12 +106,12 @@ impl Inverses {
 /// A residue or rest is within one prime, a digit below another: their difference is within 2^51.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn to_digits(block: &mut Block, limbs: &[Limb], inverses: &Inverses) {
+fn to_digits(block: &mut DoubleColumns, limbs: &[Limb], inverses: &Inverses) {
     for (j, limb) in limbs.iter().enumerate() {
-        let prime = Prime::new(limb.q());
+        let prime = DoublePrime::new(limb.q());
         let (before, rest) = block.split_at_mut(j);
         for (digits, &inverse) in before.iter().zip(&inverses.0[j]) {
-            let inverse = Wide::new(inverse);
+            let inverse = LaneFactor::new(inverse);
             for (x, &digit) in rest[0].iter_mut().zip(digits) {
                 *x = prime.mul(_mm256_sub_pd(*x, digit), inverse);
             }
@@ -130,14 +126,14 @@ fn to_digits(block: &mut Block, limbs: &[Limb], inverses: &Inverses) {
 /// A product of a digit is within 0.7 q, whatever prime the digit is of: eight of them, and what those before left, at
 /// first a residue, are within 8q.
 #[target_feature(enable = "avx2,fma")]
-fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
     let limbs = tables.limbs();
     let (n, inverses) = (poly.len() / limbs.len(), Inverses::new(limbs));
     let mut digits = [[_mm256_setzero_pd(); COLUMNS]; MAX_PRIMES];
     for first in (0..n).step_by(4 * COLUMNS) {
         for ((digits, residues), limb) in digits.iter_mut().zip(poly.chunks_exact(n)).zip(limbs) {
             let (q, half) = (all(limb.q() as f64), all((limb.q() / 2) as f64));
-            let prime = Prime::new(limb.q());
+            let prime = DoublePrime::new(limb.q());
             for (digit, x) in digits.iter_mut().zip(residues[first..].as_chunks::<4>().0) {
                 // Half more, modulo q.
                 let raised = _mm256_sub_pd(_mm256_add_pd(to_double(four(x)), half), q);
@@ -146,11 +142,11 @@ fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
         }
         to_digits(&mut digits, limbs, &inverses);
         for (out, row) in out.chunks_exact_mut(n).zip(rows) {
-            let prime = Prime::new(row.q);
+            let prime = DoublePrime::new(row.q);
             let mut sums = [all(row.shift as f64); COLUMNS];
             for (digits, weights) in digits.chunks(LAZY_TERMS).zip(row.weights.chunks(LAZY_TERMS)) {
                 for (digits, weight) in digits.iter().zip(weights) {
-                    let weight = Wide::new(DoubleFactor::new(weight.w, row.q));
+                    let weight = LaneFactor::new(DoubleFactor::new(weight.w, row.q));
                     for (sum, &digit) in sums.iter_mut().zip(digits) {
                         *sum = _mm256_add_pd(*sum, prime.mul(digit, weight));
                     }
@@ -170,8 +166,8 @@ fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
 /// What is divided is within ± 2^51: a residue and half of p, less a residue modulo p.
 #[target_feature(enable = "avx2,fma")]
 fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-    let (prime, by) = (Prime::new(limb.q()), Prime::new(p));
-    let inverse = Wide::new(DoubleFactor::new(limb.last_prime_inverse().w, limb.q()));
+    let (prime, by) = (DoublePrime::new(limb.q()), DoublePrime::new(p));
+    let inverse = LaneFactor::new(DoubleFactor::new(limb.last_prime_inverse().w, limb.q()));
     let half = all((p / 2) as f64);
     each_four!(out, a, last, |x, last| {
         let rest = by.residue(_mm256_sub_pd(_mm256_add_pd(to_double(last), half), by.q));
@@ -181,8 +177,6 @@ fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
 }
 
 impl Rns for Avx2 {
-    const QUOTIENT_BITS: u32 = Portable::QUOTIENT_BITS;
-
     fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
         kernel!(add(out, a, b, q));
     }
@@ -193,10 +187,6 @@ impl Rns for Avx2 {
 
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         kernel!(mul(out, a, b, limb.q()));
-    }
-
-    fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn) {
-        Portable.turn_values(out, a, turn);
     }
 
     fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
@@ -215,46 +205,7 @@ impl Rns for Avx2 {
         kernel!(ntt::inverse(out, a, limb));
     }
 
-    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
-        Portable.keystream(out, key, stream, at);
-    }
-
-    fn add_draws(
-        self,
-        sum: &mut [u64; RUN],
-        key: &[u64],
-        stream: u64,
-        run: u64,
-        primes: &[u64; LANES],
-    ) -> bool {
-        Portable.add_draws(sum, key, stream, run, primes)
-    }
-
-    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; LANES]) {
-        Portable.take_draws(out, sum, primes);
-    }
-
-    fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
-        Portable.noise(out, random, q);
-    }
-
-    fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
-        Portable.ternary(out, random, q);
-    }
-
-    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
-        Portable.lift(out, integers, limb, signed);
-    }
-
-    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
-        Portable.lift_all(out, integers, tables, signed);
-    }
-
-    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
-        Portable.compose(out, poly, tables);
-    }
-
-    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         kernel!(base_extend(out, poly, tables, rows));
     }
 
@@ -262,23 +213,7 @@ impl Rns for Avx2 {
         kernel!(rescale(out, a, last, limb, p));
     }
 
-    fn pack(self, out: &mut [u64], lanes: &[u64]) {
-        Portable.pack(out, lanes);
-    }
-
-    fn unpack(self, lanes: &mut [u64], words: &[u64]) {
-        Portable.unpack(lanes, words);
-    }
-
-    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
-        Portable.first_bad_lanes(out, words, primes);
-    }
-
     fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {
         kernel!(packing::add_lanes(sums, words, primes));
-    }
-
-    fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
-        Portable.add_beats(out, a, b, primes);
     }
 }

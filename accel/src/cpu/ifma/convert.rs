@@ -111,13 +111,13 @@ pub(super) fn store(out: &mut Results<'_>, part: Range<usize>, x: &[Word]) {
 
 /// See [`Backend::digits`].
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) fn digits(words: &[Word], at: usize, bits: usize, width: usize) -> Digits {
+pub(super) fn digits(words: &[Word], at: usize, bits: usize, width: usize) -> LaneDigits {
     let (word, bit) = (at / 64, (at % 64) as i64);
     let next = words.get(word + 1).map_or(_mm512_setzero_si512(), |&w| w);
     let below = _mm512_srl_epi64(words[word], _mm_cvtsi64_si128(bit));
     let above = _mm512_sll_epi64(next, _mm_cvtsi64_si128(64 - bit));
     let index = _mm512_or_si512(below, above);
-    Digits::new(_mm512_and_si512(index, _mm512_set1_epi64((1 << bits) - 1)), width)
+    LaneDigits::new(_mm512_and_si512(index, _mm512_set1_epi64((1 << bits) - 1)), width)
 }
 
 pub(super) fn lane(x: Word, lane: usize) -> u64 {

@@ -15,7 +15,7 @@ use super::{
     select::{eight, words},
     *,
 };
-use crate::cpu::rns::{Factors, Limb};
+use crate::cpu::rns::{IntegerFactors, Limb, quarters};
 
 /// Bits of a prime that leaves room for all stages forward: numbers grow by 2q in each of at most sixteen, from below q
 /// to below 33q, and so stay below 2^52.
@@ -23,13 +23,13 @@ const ROOMY_BITS: u32 = 46;
 
 /// q in the forms that butterflies want. `ROOMY` is that it has at most [`ROOMY_BITS`].
 #[derive(Clone, Copy)]
-struct Prime<const ROOMY: bool> {
+struct VectorPrime<const ROOMY: bool> {
     q: Word,
     twice: Word,
     minus: Word,
 }
 
-impl<const ROOMY: bool> Prime<ROOMY> {
+impl<const ROOMY: bool> VectorPrime<ROOMY> {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn new(q: u64) -> Self {
@@ -80,15 +80,6 @@ type Eights = [[u64; 8]];
 /// Vectors of a block that stays in the first level of cache: 16 KiB, and as much again for its factors.
 const CACHED: usize = 256;
 
-/// Returns the four quarters of a block.
-#[inline]
-fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
-    let quarter = block.len() / 4;
-    let (low, high) = block.split_at_mut(2 * quarter);
-    let ((a, b), (c, d)) = (low.split_at_mut(quarter), high.split_at_mut(quarter));
-    [a, b, c, d]
-}
-
 /// Returns whether the stages whose blocks are sixteen or more are odd in number.
 fn has_odd_stage(n: usize) -> bool {
     (n / 16).trailing_zeros().is_multiple_of(2)
@@ -98,14 +89,19 @@ fn has_odd_stage(n: usize) -> bool {
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
     if limb.bits <= ROOMY_BITS {
-        forward_with(out, a, Prime::<true>::new(limb.q()), limb);
+        forward_with(out, a, VectorPrime::<true>::new(limb.q()), limb);
     } else {
-        forward_with(out, a, Prime::<false>::new(limb.q()), limb);
+        forward_with(out, a, VectorPrime::<false>::new(limb.q()), limb);
     }
 }
 
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn forward_with<const ROOMY: bool>(out: &mut [u64], a: &[u64], prime: Prime<ROOMY>, limb: &Limb) {
+fn forward_with<const ROOMY: bool>(
+    out: &mut [u64],
+    a: &[u64],
+    prime: VectorPrime<ROOMY>,
+    limb: &Limb,
+) {
     let [twiddles, _] = limb.integers();
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
@@ -140,7 +136,7 @@ fn forward_with<const ROOMY: bool>(out: &mut [u64], a: &[u64], prime: Prime<ROOM
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn forward_fours<const ROOMY: bool>(
-    prime: Prime<ROOMY>,
+    prime: VectorPrime<ROOMY>,
     [a, b, c, d]: [Word; 4],
     [w, v0, v1]: [Wide; 3],
 ) -> [Word; 4] {
@@ -153,7 +149,7 @@ fn forward_fours<const ROOMY: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn inverse_fours(
-    prime: Prime<false>,
+    prime: VectorPrime<false>,
     [a, b, c, d]: [Word; 4],
     [w, v0, v1]: [Wide; 3],
 ) -> [Word; 4] {
@@ -166,7 +162,7 @@ fn inverse_fours(
 /// whole, 2i and 2i + 1 the halves of i.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn two_stage_factors(factors: &Factors, node: usize) -> [Wide; 3] {
+fn two_stage_factors(factors: &IntegerFactors, node: usize) -> [Wide; 3] {
     [node, 2 * node, 2 * node + 1].map(|node| Wide::new(factors.get(node)))
 }
 
@@ -175,7 +171,7 @@ fn two_stage_factors(factors: &Factors, node: usize) -> [Wide; 3] {
 fn forward_block<const ROOMY: bool>(
     data: &mut Eights,
     node: usize,
-    prime: Prime<ROOMY>,
+    prime: VectorPrime<ROOMY>,
     limb: &Limb,
 ) {
     let [twiddles, _] = limb.integers();
@@ -213,7 +209,7 @@ const PAIRS: usize = 4;
 fn last_stages<const ROOMY: bool>(
     data: &mut Eights,
     node: usize,
-    prime: Prime<ROOMY>,
+    prime: VectorPrime<ROOMY>,
     limb: &Limb,
 ) {
     let first = node * data.len();
@@ -232,7 +228,7 @@ fn last_stages<const ROOMY: bool>(
 fn last_of_pairs<const ROOMY: bool, const COUNT: usize>(
     pairs: &mut [PackedPair; COUNT],
     first: usize,
-    prime: Prime<ROOMY>,
+    prime: VectorPrime<ROOMY>,
     limb: &Limb,
 ) {
     let ([twiddles, _], one) = (limb.integers(), Wide::new(limb.one()));
@@ -262,7 +258,7 @@ fn last_of_pairs<const ROOMY: bool, const COUNT: usize>(
 /// Transforms `a` from NTT form.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
-    let (prime, [_, twiddles]) = (Prime::<false>::new(limb.q()), limb.integers());
+    let (prime, [_, twiddles]) = (VectorPrime::<false>::new(limb.q()), limb.integers());
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
     let parts = if odd { 2 } else { 4 };
@@ -298,7 +294,13 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
 
 /// Runs all stages of a block, back: see [`forward_block`].
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>, limb: &Limb) {
+fn inverse_block(
+    out: &mut Eights,
+    a: &Eights,
+    node: usize,
+    prime: VectorPrime<false>,
+    limb: &Limb,
+) {
     let [_, twiddles] = limb.integers();
     if out.len() > CACHED {
         let quarter = a.len() / 4;
@@ -325,7 +327,7 @@ fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>,
 /// Runs the first three stages of a block, back.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn first_stages(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>, limb: &Limb) {
+fn first_stages(out: &mut Eights, a: &Eights, node: usize, prime: VectorPrime<false>, limb: &Limb) {
     let ([_, twiddles], first) = (limb.integers(), node * out.len());
     let pairs = out.as_chunks_mut::<2>().0.iter_mut().zip(a.as_chunks::<2>().0);
     for (i, (out, [x, y])) in pairs.enumerate() {
@@ -371,7 +373,7 @@ fn twos_to_ones([x, y]: [Word; 2]) -> [Word; 2] {
 /// Returns two factors, each for four lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn two(factors: &Factors, first: usize) -> Wide {
+fn two(factors: &IntegerFactors, first: usize) -> Wide {
     let [w, quotient] = factors.run::<2>(first);
     let spread = |x: &[u64; 2]| {
         let (a, b) = (x[0] as i64, x[1] as i64);
@@ -383,7 +385,7 @@ fn two(factors: &Factors, first: usize) -> Wide {
 /// Returns four factors, each for two lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn four(factors: &Factors, first: usize) -> Wide {
+fn four(factors: &IntegerFactors, first: usize) -> Wide {
     let [w, quotient] = factors.run::<4>(first);
     let places = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
     let spread = |x: &[u64; 4]| {
@@ -396,7 +398,7 @@ fn four(factors: &Factors, first: usize) -> Wide {
 /// Returns eight factors.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn eight_of(factors: &Factors, first: usize) -> Wide {
+fn eight_of(factors: &IntegerFactors, first: usize) -> Wide {
     let [w, quotient] = factors.run::<8>(first);
     Wide { w: eight(w), quotient: eight(quotient) }
 }

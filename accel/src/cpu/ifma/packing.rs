@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The ten lanes of a beat: eight, and two with what may be anything above.
-type Lanes = [Word; 2];
+type BeatLanes = [Word; 2];
 
 /// Returns eight numbers as a vector, to permute or to shift by.
 #[inline]
@@ -67,7 +67,7 @@ const STARTS: [[u64; 8]; 2] = {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn pack_beat([low, high]: Lanes) -> Word {
+fn pack_beat([low, high]: BeatLanes) -> Word {
     let lane =
         |k: usize| _mm512_permutex2var_epi64(low, places(FIRST.map(|(lane, _)| lane + k)), high);
     // A shift by 64 or more gives zero. The last word has two lanes, and no third one.
@@ -81,7 +81,7 @@ fn pack_beat([low, high]: Lanes) -> Word {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vbmi")]
-fn unpack_beat(beat: Word) -> Lanes {
+fn unpack_beat(beat: Word) -> BeatLanes {
     let mask = all((1 << LANE_BITS) - 1);
     let mut lanes = [beat; 2];
     for ((lanes, bytes), start) in lanes.iter_mut().zip(&BYTES).zip(&STARTS) {
@@ -114,7 +114,7 @@ pub(super) fn unpack(lanes: &mut [u64], words_in: &[u64]) {
 /// Returns the primes of the lanes of a beat that starts with each of `primes`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn phases(primes: &[u64]) -> [Lanes; MAX_PRIMES] {
+fn phases(primes: &[u64]) -> [BeatLanes; MAX_PRIMES] {
     let mut lanes = [0; MAX_PRIMES + 16];
     lanes.iter_mut().zip(primes.iter().cycle()).for_each(|(lane, &q)| *lane = q);
     let mut phases = [[_mm512_setzero_si512(); 2]; MAX_PRIMES];

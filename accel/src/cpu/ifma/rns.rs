@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, LIFTED, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
+    cpu::rns::{BLOCKS, Factor, LIFTED, Limb, RUN, Rns, STREAM_WORDS, Tables, Turn, WeightRow},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -349,7 +349,7 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
 
 /// See [`Rns::base_extend`]. Degrees of rings are multiples of sixteen, and mostly of 32.
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
     let n = poly.len() / known::<L>(tables.limbs().len());
     if n.is_multiple_of(32) {
         base_extend_by::<L, 4>(out, poly, n, tables, rows);
@@ -371,7 +371,7 @@ fn base_extend_by<const L: usize, const WIDE: usize>(
     poly: &[u64],
     n: usize,
     tables: &Tables,
-    rows: &[Row],
+    rows: &[WeightRow],
 ) {
     let limbs = tables.limbs();
     for i in (0..n).step_by(8 * WIDE) {
@@ -516,7 +516,7 @@ impl Rns for Ifma {
         kernel!(by_count!(tables.limbs().len(), compose(out, poly, tables)));
     }
 
-    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         kernel!(by_count!(tables.limbs().len(), base_extend(out, poly, tables, rows)));
     }
 

@@ -88,7 +88,7 @@ pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
     out: &mut [Word],
     acc: &mut [Word],
-    products: [Product<'_, Word>; P],
+    products: [FactorPair<'_, Word>; P],
 ) {
     let limbs = m.len();
     let acc = &mut acc[..2 * limbs];

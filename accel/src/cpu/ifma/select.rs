@@ -16,21 +16,21 @@ const TOGETHER: usize = 2;
 const MAX_WIDTH: usize = 9;
 
 /// A digit of each lane.
-pub(in crate::cpu) struct Digits {
+pub(in crate::cpu) struct LaneDigits {
     index: Word,
     /// For each bit, the lanes whose digit has it.
     bits: [__mmask8; MAX_WIDTH],
     pub(super) width: usize,
 }
 
-impl Drop for Digits {
+impl Drop for LaneDigits {
     fn drop(&mut self) {
         self.index.zeroize();
         self.bits.zeroize();
     }
 }
 
-impl Digits {
+impl LaneDigits {
     #[target_feature(enable = "avx512f")]
     pub(super) fn new(index: Word, width: usize) -> Self {
         let mut bits = [0; MAX_WIDTH];
@@ -43,7 +43,7 @@ impl Digits {
 
 /// See [`Backend::pick_own`].
 #[target_feature(enable = "avx512f")]
-pub(super) fn pick_own(out: &mut [Word], table: &[Word], digits: &Digits) {
+pub(super) fn pick_own(out: &mut [Word], table: &[Word], digits: &LaneDigits) {
     for (out, entries) in out.iter_mut().zip(table.chunks_exact(1 << digits.width)) {
         [*out] = match digits.width {
             1 => own_2(entries, [digits]),
@@ -59,7 +59,7 @@ pub(super) fn pick_own(out: &mut [Word], table: &[Word], digits: &Digits) {
 /// See [`Backend::pick_shared`]: limb by limb, so that its entries are read from the first level of
 /// cache for all groups but one.
 #[target_feature(enable = "avx512f")]
-pub(super) fn pick_shared(out: &mut [Word], table: &[Line], digits: &[Digits]) {
+pub(super) fn pick_shared(out: &mut [Word], table: &[Line], digits: &[LaneDigits]) {
     let Some(first) = digits.first() else { return };
     let len = out.len() / digits.len();
     for (limb, entries) in table.chunks_exact(1 << (first.width - 3)).enumerate() {
@@ -87,7 +87,7 @@ macro_rules! by_bit {
     ($place:literal, $whole:ident, $half:ident, $entry:ty, $together:expr) => {
         #[inline]
         #[target_feature(enable = "avx512f")]
-        fn $whole(entries: &[$entry], digits: [&Digits; $together]) -> [Word; $together] {
+        fn $whole(entries: &[$entry], digits: [&LaneDigits; $together]) -> [Word; $together] {
             let (low, high) = entries.split_at(entries.len() / 2);
             let (low, high) = ($half(low, digits), $half(high, digits));
             std::array::from_fn(|i| {
@@ -99,7 +99,7 @@ macro_rules! by_bit {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn own_1(entries: &[Word], _digits: [&Digits; 1]) -> [Word; 1] {
+fn own_1(entries: &[Word], _digits: [&LaneDigits; 1]) -> [Word; 1] {
     [entries[0]]
 }
 
@@ -112,7 +112,7 @@ by_bit!(4, own_32, own_16, Word, 1);
 /// Picks by permutes, which take the low four bits of a digit.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn shared_16(entries: &[Line], digits: [&Digits; TOGETHER]) -> [Word; TOGETHER] {
+fn shared_16(entries: &[Line], digits: [&LaneDigits; TOGETHER]) -> [Word; TOGETHER] {
     let (low, high) = (eight(&entries[0].0), eight(&entries[1].0));
     digits.map(|digits| _mm512_permutex2var_epi64(low, digits.index, high))
 }

@@ -18,12 +18,12 @@
 
 use super::{
     Any, Backend, Canonical, Chain, Items, Lazy, Montgomery, Number, Numbers, ProductSum, Results,
-    Room, power_of_two, product_sum::Sum,
+    Room, power_of_two, product_sum::WideSum,
 };
 use crate::modulus::Modulus;
 
 /// The constants of a square.
-pub(in crate::cpu) struct Split<B: Backend> {
+pub(in crate::cpu) struct SquareModulus<B: Backend> {
     root: Montgomery<B>,
     /// The pair of `R³`, for the R of the root.
     r_cubed: Numbers<Chain, B>,
@@ -31,7 +31,7 @@ pub(in crate::cpu) struct Split<B: Backend> {
     pub(super) one: Numbers<Chain, B>,
 }
 
-impl<B: Backend> Split<B> {
+impl<B: Backend> SquareModulus<B> {
     pub(super) fn new(backend: B, m: &Modulus, root: &Modulus) -> Self {
         let root = Montgomery::new(backend, root);
         let h = root.len();
@@ -68,7 +68,7 @@ impl<B: Backend> Split<B> {
     }
 
     /// Returns the lazy pair of `x·R⁻¹`: `x + Q·s = R·t`, so `x·R⁻¹ ≡ t − Q·R⁻¹·s`.
-    fn halve(&self, out: &mut [B::Word], x: Sum<'_, B>) {
+    fn halve(&self, out: &mut [B::Word], x: WideSum<'_, B>) {
         let (low, high) = out.split_at_mut(self.root.len());
         x.redc(low).complement().whole().redc(high);
     }

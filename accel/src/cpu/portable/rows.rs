@@ -50,12 +50,12 @@ macro_rules! by_width {
 
 /// The sum of a column: a word of it, and what it carries to the next columns.
 #[derive(Clone, Copy)]
-struct Sum {
+struct ColumnSum {
     low: u64,
     high: u128,
 }
 
-impl Sum {
+impl ColumnSum {
     /// # Bound
     /// `carry` is far below 2^127.
     #[inline(always)]
@@ -97,7 +97,7 @@ fn rows<const W: usize, const REDUCE: bool>(
     let (first, last) = (&b[..W], &b[b.len() - W..]);
     let mut high = 0;
     unroll!(c < W, {
-        let mut s = Sum::new(high, head[c]);
+        let mut s = ColumnSum::new(high, head[c]);
         for r in 0..c {
             s.add(x[r], first[c - r]);
         }
@@ -112,16 +112,16 @@ fn rows<const W: usize, const REDUCE: bool>(
     let (twos, odd) = body.as_chunks_mut::<2>();
     for [d, e] in twos {
         let (Some(v), Some(w)) = (windows.next(), windows.next()) else { break };
-        let (mut s, mut t) = (Sum::new(high, *d), Sum::new(0, *e));
+        let (mut s, mut t) = (ColumnSum::new(high, *d), ColumnSum::new(0, *e));
         for r in 0..W {
             s.add(x[r], v[W - 1 - r]);
             t.add(x[r], w[W - 1 - r]);
         }
-        let u = Sum::new(s.high, t.low);
+        let u = ColumnSum::new(s.high, t.low);
         (*d, *e, high) = (s.low, u.low, u.high + t.high);
     }
     for (d, v) in odd.iter_mut().zip(windows) {
-        let mut s = Sum::new(high, *d);
+        let mut s = ColumnSum::new(high, *d);
         for r in 0..W {
             s.add(x[r], v[W - 1 - r]);
         }
@@ -129,7 +129,7 @@ fn rows<const W: usize, const REDUCE: bool>(
     }
     high += u128::from(carry);
     unroll!(c < W, {
-        let mut s = Sum::new(high, tail[c]);
+        let mut s = ColumnSum::new(high, tail[c]);
         for r in c + 1..W {
             s.add(x[r], last[W + c - r]);
         }
@@ -207,15 +207,15 @@ fn diagonal<const W: usize>(acc: &mut [u64], a: &[u64], carry: &mut u128) {
     let (acc, a) = (&mut acc[..2 * W], &a[..W]);
     unroll!(i < W, {
         for c in [2 * i, 2 * i + 1] {
-            let mut s = Sum::new(0, acc[c]);
+            let mut s = ColumnSum::new(0, acc[c]);
             for r in (c + 1).saturating_sub(W)..c.div_ceil(2) {
                 s.add(a[r], a[c - r]);
             }
-            s = Sum { low: s.low << 1, high: s.high << 1 | u128::from(s.low >> 63) };
+            s = ColumnSum { low: s.low << 1, high: s.high << 1 | u128::from(s.low >> 63) };
             if c == 2 * i {
                 s.add(a[i], a[i]);
             }
-            let t = Sum::new(*carry, s.low);
+            let t = ColumnSum::new(*carry, s.low);
             (acc[c], *carry) = (t.low, t.high + s.high);
         }
     });

@@ -5,7 +5,7 @@ use super::{
         backend::{Backend, Items, Results},
         montgomery::{Montgomery, SharedTables},
     },
-    Exponents, GROUPS, Picker, Powers,
+    ExponentBatch, ExponentWords, GROUPS, Picker,
 };
 
 /// `out = Π base_i^(e_i)` for every item, over bases that the batch shares.
@@ -19,14 +19,14 @@ pub(in crate::cpu) fn dot<B: Backend>(
     m: &Montgomery<B>,
     out: Results<'_>,
     bases: &Items<'_>,
-    exponents: &Powers<'_>,
+    exponents: &ExponentBatch<'_>,
 ) {
     let (bits, rows) = (exponents.bits, bases.words.len() / bases.each);
     let groups = out.count(B::LANES);
     let cost = |w: &usize| bits.div_ceil(*w) * groups * B::LANES + (1 << w);
     let width = (4..=8).min_by_key(cost).unwrap_or(4);
     let windows = bits.div_ceil(width);
-    let exponents = Exponents::load(m.backend(), &exponents.items, (bits, rows), (0, groups));
+    let exponents = ExponentWords::load(m.backend(), &exponents.items, (bits, rows), (0, groups));
     let (mut picker, mut base) = (Picker::new(m), m.chains(1));
     // Of each group the windows, lowest first.
     let mut products = m.chains(groups * windows);

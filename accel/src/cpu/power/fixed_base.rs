@@ -5,7 +5,7 @@ use super::{
         backend::{Backend, Items, Results},
         montgomery::{Montgomery, Running, SharedTables},
     },
-    Exponents, GROUPS, Picker,
+    ExponentWords, GROUPS, Picker,
 };
 use crate::program::FixedBase;
 
@@ -75,7 +75,7 @@ impl PowerTable {
         exponents: &Items<'_>,
     ) {
         let groups = out.count(B::LANES);
-        let exponents = Exponents::load(m.backend(), exponents, (self.bits, 1), (0, groups));
+        let exponents = ExponentWords::load(m.backend(), exponents, (self.bits, 1), (0, groups));
         let (mut picker, mut products) = (Picker::new(m), m.chains(groups));
         for (window, table) in self.windows.iter().enumerate() {
             let digit = |group| exponents.digit(group, window * self.width, self.width);

@@ -5,7 +5,7 @@ use super::{
         backend::{Backend, Items, Results},
         montgomery::{Chain, LaneTable, Montgomery, Number, Numbers, Running},
     },
-    Exponents, Powers,
+    ExponentBatch, ExponentWords,
 };
 use crate::exponents::bit_length;
 
@@ -19,7 +19,7 @@ fn own_width(bits: usize, public: bool) -> usize {
 }
 
 /// Returns the bits of the longest of the public exponents in a group.
-fn longest(exponents: &Powers<'_>, first: usize, lanes: usize) -> usize {
+fn longest(exponents: &ExponentBatch<'_>, first: usize, lanes: usize) -> usize {
     let lanes = first..first + lanes;
     let longest = lanes.map(|lane| bit_length(exponents.items.item(lane))).max();
     longest.unwrap_or(0).min(exponents.bits)
@@ -30,7 +30,7 @@ pub(in crate::cpu) fn pow<B: Backend>(
     m: &Montgomery<B>,
     out: Results<'_>,
     bases: &Items<'_>,
-    exponents: &Powers<'_>,
+    exponents: &ExponentBatch<'_>,
 ) {
     let (mut x, mut base) = (Running::new(m), m.chains(1));
     for (first, out) in out.groups(B::LANES) {
@@ -50,7 +50,7 @@ pub(in crate::cpu) fn pow<B: Backend>(
 fn windows<B: Backend>(
     x: &mut Running<'_, B>,
     base: Number<'_, Chain, B>,
-    powers: &Powers<'_>,
+    powers: &ExponentBatch<'_>,
     first: usize,
 ) {
     let m = x.modulus();
@@ -60,7 +60,7 @@ fn windows<B: Backend>(
     }
     let width = own_width(bits, powers.public);
     let table = LaneTable::new(m, &powers_of(x, base, width), width);
-    let exponents = Exponents::load(m.backend(), &powers.items, (bits, 1), (first, 1));
+    let exponents = ExponentWords::load(m.backend(), &powers.items, (bits, 1), (first, 1));
     let mut factor = m.chains(1);
     let count = bits.div_ceil(width);
     for window in (0..count).rev() {

@@ -47,12 +47,12 @@ fn bit_reversed_powers(root: u64, q: u64, degree: usize) -> Vec<u64> {
 }
 
 /// Many constant factors.
-pub(in crate::cpu) struct Factors {
+pub(in crate::cpu) struct IntegerFactors {
     w: Vec<u64>,
     quotients: Vec<u64>,
 }
 
-impl Factors {
+impl IntegerFactors {
     /// Makes the factors of numbers below an odd q, without divisions: `w · 2^B` less its residue modulo q is a
     /// multiple of q, so the quotient is that difference times `q⁻¹ mod 2^64`.
     fn new(w: Vec<u64>, q: u64, quotient_bits: u32) -> Self {
@@ -135,7 +135,7 @@ pub(in crate::cpu) struct Prime {
     pub(in crate::cpu) word_powers: Vec<u64>,
     /// Twiddle factors: ψ^brv(i), from natural to bit-reversed order, and ψ^(−brv(i)). A processor takes them as
     /// integers or as doubles, and only those are made: of a long ring they are most of what a short command touches.
-    integers: OnceLock<[Factors; 2]>,
+    integers: OnceLock<[IntegerFactors; 2]>,
     doubles: OnceLock<[DoubleFactors; 2]>,
 }
 
@@ -166,8 +166,8 @@ impl Prime {
     }
 
     /// Returns the twiddle factors as integers, forward and inverse: made when they are first asked for.
-    pub(in crate::cpu) fn integers(&self) -> &[Factors; 2] {
-        let factors = |w| Factors::new(w, self.q, self.quotient_bits);
+    pub(in crate::cpu) fn integers(&self) -> &[IntegerFactors; 2] {
+        let factors = |w| IntegerFactors::new(w, self.q, self.quotient_bits);
         self.integers.get_or_init(|| self.twiddles().map(factors))
     }
 
@@ -203,17 +203,17 @@ fn inverse(x: u64, q: u64) -> u64 {
 }
 
 /// A degree and a prime, and their constants.
-type Known = ((usize, u64), Weak<Prime>);
+type KnownPrime = ((usize, u64), Weak<Prime>);
 
 /// The constants of primes that some ring has.
 #[derive(Default)]
-pub(super) struct Primes(Mutex<Vec<Known>>);
+pub(super) struct Primes(Mutex<Vec<KnownPrime>>);
 
 impl Primes {
     /// Returns the constants of a prime, made if no ring has them. They are made without the lock;
     /// of two that are made at once the first stays.
     fn get(&self, degree: usize, q: u64, root: u64, quotient_bits: u32) -> Arc<Prime> {
-        let find = |list: &[Known]| {
+        let find = |list: &[KnownPrime]| {
             list.iter().find(|(key, _)| *key == (degree, q)).and_then(|(_, prime)| prime.upgrade())
         };
         if let Some(prime) = find(&self.list()) {
@@ -228,7 +228,7 @@ impl Primes {
         })
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn list(&self) -> MutexGuard<'_, Vec<KnownPrime>> {
         // Nothing that can panic happens under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,7 +282,7 @@ impl Tables {
 }
 
 /// How residues of one prime are made of digits in another ring's mixed radix.
-pub(in crate::cpu) struct Row {
+pub(in crate::cpu) struct WeightRow {
     pub(in crate::cpu) q: u64,
     pub(in crate::cpu) shift: u64,
     /// Of the digits; the first is 1.
@@ -291,7 +291,7 @@ pub(in crate::cpu) struct Row {
     pub(in crate::cpu) radix: Factor,
 }
 
-impl Row {
+impl WeightRow {
     pub(super) fn new(row: &ExtensionRow, quotient_bits: u32) -> Self {
         let q = row.prime;
         let factor = |w| Factor::new(w, q, quotient_bits);
@@ -314,7 +314,7 @@ mod tests {
             for root in [1, 2, q - 1, q / 2] {
                 for quotient_bits in [50, 52, 64] {
                     let factors =
-                        Factors::new(bit_reversed_powers(root, q, degree), q, quotient_bits);
+                        IntegerFactors::new(bit_reversed_powers(root, q, degree), q, quotient_bits);
                     let mut power = 1;
                     for place in 0..degree {
                         let at = place.reverse_bits() >> (usize::BITS - degree.trailing_zeros());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use num_bigint::BigUint;
 
-use super::Card;
+use super::ModelCard;
 use crate::{
     beats,
     fpga::{
@@ -16,13 +16,13 @@ use crate::{
 
 /// Items of a descriptor's operand.
 #[derive(Clone, Copy)]
-struct Operand {
+struct ModelOperand {
     at: u64,
     stride: u64,
     length: u64,
 }
 
-impl Operand {
+impl ModelOperand {
     fn of(words: &[u32; WORDS], [at, stride, length]: [Field; 3]) -> Self {
         let [at, stride, length] = [at, stride, length].map(|field| field.get(words).into());
         Self { at, stride, length }
@@ -33,47 +33,47 @@ impl Operand {
     }
 }
 
-fn a(words: &[u32; WORDS]) -> Operand {
-    Operand::of(
+fn a(words: &[u32; WORDS]) -> ModelOperand {
+    ModelOperand::of(
         words,
         [registers::FIELD_A_AT, registers::FIELD_A_STRIDE, registers::FIELD_A_LENGTH],
     )
 }
 
-fn b(words: &[u32; WORDS]) -> Operand {
-    Operand::of(
+fn b(words: &[u32; WORDS]) -> ModelOperand {
+    ModelOperand::of(
         words,
         [registers::FIELD_B_AT, registers::FIELD_B_STRIDE, registers::FIELD_B_LENGTH],
     )
 }
 
-fn c(words: &[u32; WORDS]) -> Operand {
-    Operand::of(
+fn c(words: &[u32; WORDS]) -> ModelOperand {
+    ModelOperand::of(
         words,
         [registers::FIELD_C_AT, registers::FIELD_C_STRIDE, registers::FIELD_C_LENGTH],
     )
 }
 
-fn m(words: &[u32; WORDS]) -> Operand {
-    Operand::of(
+fn m(words: &[u32; WORDS]) -> ModelOperand {
+    ModelOperand::of(
         words,
         [registers::FIELD_M_AT, registers::FIELD_M_STRIDE, registers::FIELD_M_LENGTH],
     )
 }
 
-fn d(words: &[u32; WORDS]) -> Operand {
-    Operand::of(
+fn d(words: &[u32; WORDS]) -> ModelOperand {
+    ModelOperand::of(
         words,
         [registers::FIELD_D_AT, registers::FIELD_D_STRIDE, registers::FIELD_D_LENGTH],
     )
 }
 
-impl Card {
+impl ModelCard {
     /// Returns the operands that a descriptor reads, and their beats in all of an item.
-    fn read(words: &[u32; WORDS]) -> Vec<(Operand, u64)> {
+    fn read(words: &[u32; WORDS]) -> Vec<(ModelOperand, u64)> {
         let flags = registers::FIELD_FLAGS.get(words);
         let mut read = vec![];
-        let mut add = |operand: Operand| read.push((operand, operand.length));
+        let mut add = |operand: ModelOperand| read.push((operand, operand.length));
         let is_optional = |bit: u32| flags & bit != 0;
         match registers::FIELD_OPERATION.get(words) {
             registers::OPERATION_MULTIPLY => {
@@ -141,7 +141,7 @@ impl Card {
             return registers::STATUS_SIZE;
         }
         let d = d(words);
-        let is_within = |&(operand, length): &(Operand, u64)| {
+        let is_within = |&(operand, length): &(ModelOperand, u64)| {
             operand.begin(count - 1) + length <= (self.memory.len() / BEAT) as u64
         };
         let within = Self::read(words).iter().chain(&[(d, d.length)]).all(is_within);
@@ -186,12 +186,12 @@ impl Card {
         &self.memory[beat as usize * BEAT..][..length as usize * BEAT]
     }
 
-    fn number(&self, operand: Operand, item: u64) -> BigUint {
+    fn number(&self, operand: ModelOperand, item: u64) -> BigUint {
         BigUint::from_bytes_le(self.bytes(operand.begin(item), operand.length))
     }
 
     /// Writes a number, cut to the result.
-    fn put(&mut self, operand: Operand, item: u64, x: &BigUint) {
+    fn put(&mut self, operand: ModelOperand, item: u64, x: &BigUint) {
         let length = operand.length as usize * BEAT;
         let to = &mut self.memory[operand.begin(item) as usize * BEAT..][..length];
         let bytes = x.to_bytes_le();
@@ -232,7 +232,7 @@ impl Card {
             registers::FLAG_LOW,
         ]
         .map(|bit| flags & bit != 0);
-        let given = |is: bool, operand: Operand| match is {
+        let given = |is: bool, operand: ModelOperand| match is {
             true => self.number(operand, item),
             false => BigUint::ZERO,
         };
@@ -318,7 +318,7 @@ impl Card {
 
     fn add_beats(&mut self, words: &[u32; WORDS], item: u64) {
         let (primes, result) = (c(words), d(words));
-        let beat = |operand: Operand, beat: u64| -> Vec<u64> {
+        let beat = |operand: ModelOperand, beat: u64| -> Vec<u64> {
             let bytes = self.bytes(operand.begin(item) + beat, 1);
             bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
         };

@@ -51,9 +51,9 @@ fn tables_have_the_probabilities_that_mpmath_finds() {
 }
 
 /// A generator of one word.
-struct Word(u64);
+struct OneWord(u64);
 
-impl rand_core::TryRng for Word {
+impl rand_core::TryRng for OneWord {
     type Error = std::convert::Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
@@ -76,8 +76,8 @@ fn a_draw_compares_every_bit_of_its_fraction() {
     for (v, (&entry, &lower)) in (0u64..).zip(table.entries.iter().zip(&table.lower)) {
         let (threshold, own, alias) = (entry >> 16, v as i32, (entry & 0xffff) as i32);
         let draw = |fraction: u64, more| {
-            let positive = table.draw(fraction << 16 | v, &mut Word(more));
-            assert_eq!(table.draw(fraction << 16 | 1 << 15 | v, &mut Word(more)), -positive);
+            let positive = table.draw(fraction << 16 | v, &mut OneWord(more));
+            assert_eq!(table.draw(fraction << 16 | 1 << 15 | v, &mut OneWord(more)), -positive);
             positive
         };
         assert_eq!(draw(threshold, lower), alias, "at the threshold of {v}");

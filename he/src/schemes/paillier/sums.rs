@@ -25,7 +25,7 @@ use crate::{
 const CIPHERTEXTS_AT_ONCE: usize = 1024;
 
 impl PublicEncryption for PaillierModulus {
-    fn encryptor(&self, engine: &dyn Engine) -> Result<Box<dyn schemes::Encryptor>, Error> {
+    fn encryptor(&self, engine: &dyn Engine) -> Result<Box<dyn schemes::UpdateEncryptor>, Error> {
         Ok(Box::new(Encryptor::new(self, engine)?))
     }
 
@@ -170,7 +170,7 @@ impl SecretScheme for PaillierSecret {
         engine: &dyn Engine,
         _: &Statement,
         _: &Seed,
-    ) -> Result<Box<dyn schemes::Encryptor>, Error> {
+    ) -> Result<Box<dyn schemes::UpdateEncryptor>, Error> {
         Ok(Box::new(Encryptor::for_owner(self, engine)?))
     }
 
@@ -187,7 +187,7 @@ impl SecretScheme for PaillierSecret {
     }
 }
 
-impl schemes::Encryptor for Encryptor {
+impl schemes::UpdateEncryptor for Encryptor {
     fn groups_at_once(&self, pace: Pace) -> u32 {
         match pace {
             Pace::Soon => 16,

@@ -19,12 +19,12 @@ use crate::{
     bytes::{to_bytes, to_words},
     ids::{Seed, Statement},
     random,
-    schemes::{Encryptor, Groups, Opener, PublicEncryption, Scratch, SecretScheme},
+    schemes::{Groups, Opener, PublicEncryption, Scratch, SecretScheme, UpdateEncryptor},
 };
 
 /// The public half of a key: the seed of the uniform `a`, and `b = a·s + e`. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Public(Arc<PublicState>);
+pub(crate) struct EncryptionKey(Arc<PublicState>);
 
 struct PublicState {
     parameters: Arc<RlweParameters>,
@@ -36,12 +36,12 @@ struct PublicState {
 }
 
 /// The secret half, and the public one that encrypts.
-pub(crate) struct Secret {
+pub(crate) struct SumKeyPair {
     secret: RlweSecret,
-    public: Public,
+    public: EncryptionKey,
 }
 
-impl Secret {
+impl SumKeyPair {
     /// Expands the key that `seed` names.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Secret {
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
         let secret = RlweSecret::expand(seed, OF_SUMS, &parameters.ring, engine)?;
-        let public = Public::derive(&secret, parameters, engine)?;
+        let public = EncryptionKey::derive(&secret, parameters, engine)?;
         Ok(Self { secret, public })
     }
 
@@ -62,7 +62,7 @@ impl Secret {
     }
 
     /// Returns the public half.
-    pub(crate) fn public(&self) -> &Public {
+    pub(crate) fn public(&self) -> &EncryptionKey {
         &self.public
     }
 
@@ -71,7 +71,7 @@ impl Secret {
     }
 }
 
-impl Public {
+impl EncryptionKey {
     /// Checks and expands what a key file holds.
     ///
     /// # Errors
@@ -180,10 +180,10 @@ impl Public {
     }
 }
 
-impl PublicEncryption for Public {
-    fn encryptor(&self, _: &dyn Engine) -> Result<Box<dyn Encryptor>, Error> {
+impl PublicEncryption for EncryptionKey {
+    fn encryptor(&self, _: &dyn Engine) -> Result<Box<dyn UpdateEncryptor>, Error> {
         let parameters = self.0.parameters.clone();
-        Ok(Box::new(GroupEncryptor { parameters, polynomials: Encryption::new(self)? }))
+        Ok(Box::new(GroupEncryptor { parameters, polynomials: AsymmetricEncryption::new(self)? }))
     }
 
     fn encrypt_program(&self, _: &dyn Engine) -> Result<Arc<Program>, Error> {
@@ -191,13 +191,13 @@ impl PublicEncryption for Public {
     }
 }
 
-impl SecretScheme for Secret {
+impl SecretScheme for SumKeyPair {
     fn encryptor(
         &self,
         engine: &dyn Engine,
         _: &Statement,
         _: &Seed,
-    ) -> Result<Box<dyn Encryptor>, Error> {
+    ) -> Result<Box<dyn UpdateEncryptor>, Error> {
         self.public.encryptor(engine)
     }
 
@@ -212,20 +212,20 @@ impl SecretScheme for Secret {
     fn opener(&self, _: &Statement, _: &BTreeSet<usize>) -> Result<Box<dyn Opener + '_>, Error> {
         let (program, parameters) = (self.decrypt_program(0)?, self.parameters());
         let mask_words = parameters.mask_beats() * beats::WORDS;
-        Ok(opener(parameters, Decryption { program, mask_words }))
+        Ok(opener(parameters, AsymmetricDecryption { program, mask_words }))
     }
 }
 
 /// The polynomials of one contribution, with keys of its own for `u`, `e₀` and `e₁`.
-struct Encryption {
+struct AsymmetricEncryption {
     program: Program,
     keys: [Zeroizing<[u64; 4]>; 3],
     mask_words: usize,
     value_words: usize,
 }
 
-impl Encryption {
-    fn new(public: &Public) -> Result<Self, Error> {
+impl AsymmetricEncryption {
+    fn new(public: &EncryptionKey) -> Result<Self, Error> {
         let key = || Ok::<_, Error>(Zeroizing::new(random::seed_words(&*random::bytes::<32>()?)));
         let parameters = &public.0.parameters;
         Ok(Self {
@@ -237,7 +237,7 @@ impl Encryption {
     }
 }
 
-impl EncryptPolynomial for Encryption {
+impl EncryptPolynomial for AsymmetricEncryption {
     /// The mask's words come before the values'.
     fn encrypt(
         &self,
@@ -263,12 +263,12 @@ impl EncryptPolynomial for Encryption {
 }
 
 /// The program that decrypts sums, of any contributors.
-struct Decryption {
+struct AsymmetricDecryption {
     program: Arc<Program>,
     mask_words: usize,
 }
 
-impl DecryptPolynomial for Decryption {
+impl DecryptPolynomial for AsymmetricDecryption {
     fn decrypt(
         &self,
         engine: &dyn Engine,
@@ -283,7 +283,7 @@ impl DecryptPolynomial for Decryption {
 }
 
 /// Builds the program that encrypts one polynomial: its mask and its values.
-fn encrypt_program(public: &Public) -> Program {
+fn encrypt_program(public: &EncryptionKey) -> Program {
     let PublicState { parameters, ntt: [a, b], .. } = &*public.0;
     let ring = &parameters.ring;
     let mut program = Builder::new("ckks-sum-public.encrypt");

@@ -11,7 +11,7 @@ use crate::{
     Error,
     bytes::write_words,
     codec::{FieldRoom, Packing},
-    schemes::{Encryptor, Groups, Opener, Pace, Scratch},
+    schemes::{Groups, Opener, Pace, Scratch, UpdateEncryptor},
     spread::spread,
 };
 
@@ -52,7 +52,7 @@ struct PolynomialBuffer {
     sealed: Zeroizing<Vec<u64>>,
 }
 
-impl<E: EncryptPolynomial> Encryptor for GroupEncryptor<E> {
+impl<E: EncryptPolynomial> UpdateEncryptor for GroupEncryptor<E> {
     fn groups_at_once(&self, pace: Pace) -> u32 {
         let (threads, polynomial) =
             (rayon::current_num_threads(), self.parameters.ring.len_words());

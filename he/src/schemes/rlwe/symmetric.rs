@@ -20,16 +20,16 @@ use crate::{
     Error, Parameters,
     ids::{Seed, Statement},
     random,
-    schemes::{Encryptor, Groups, Opener, Scratch, SecretScheme},
+    schemes::{Groups, Opener, Scratch, SecretScheme, UpdateEncryptor},
 };
 
 /// The secret half: the seed that secrets grow from, one for each statement and ring. The public half has no key
 /// material, only the parameters of what is summed.
 pub(crate) struct Secrets {
     seed: Zeroizing<[u8; 32]>,
-    small: Secret,
+    small: SymmetricKey,
     /// Those of large updates, each with the fewest values of such an update.
-    larger: Vec<(usize, Secret)>,
+    larger: Vec<(usize, SymmetricKey)>,
 }
 
 impl Secrets {
@@ -39,14 +39,14 @@ impl Secrets {
         parameters: &Parameters,
         small: &Arc<RlweParameters>,
     ) -> Self {
-        let secret = |set: &Arc<RlweParameters>| Secret::of_seed(seed, set.clone());
+        let secret = |set: &Arc<RlweParameters>| SymmetricKey::of_seed(seed, set.clone());
         let larger = parameters.larger();
         let larger = larger.filter_map(|(from, set)| Some((from, secret(set.rlwe()?)))).collect();
         Self { seed: Zeroizing::new(*seed), small: secret(small), larger }
     }
 
     /// Returns the secrets over the ring of updates of `values` values.
-    pub(crate) fn of_values(&self, values: usize) -> &Secret {
+    pub(crate) fn of_values(&self, values: usize) -> &SymmetricKey {
         let large = self.larger.iter().rev().find(|(from, _)| *from <= values);
         large.map_or(&self.small, |(_, secret)| secret)
     }
@@ -59,7 +59,7 @@ impl Secrets {
 
 /// The secrets over one ring: **each statement has its own**, so that nothing that an aggregator learns of one, by sums
 /// that do not open, says anything of another.
-pub(crate) struct Secret {
+pub(crate) struct SymmetricKey {
     /// Names the secrets of statements.
     secrets: Zeroizing<[u8; 32]>,
     /// Names the noise of contributions.
@@ -69,7 +69,7 @@ pub(crate) struct Secret {
     last: Mutex<Option<(Statement, Arc<RlweSecret>)>>,
 }
 
-impl Secret {
+impl SymmetricKey {
     fn of_seed(seed: &[u8; 32], parameters: Arc<RlweParameters>) -> Self {
         let degree = parameters.ring.degree() as u64;
         let material = Zeroizing::new([&seed[..], &degree.to_le_bytes()].concat());
@@ -105,14 +105,14 @@ impl Secret {
     }
 }
 
-impl SecretScheme for Secret {
+impl SecretScheme for SymmetricKey {
     fn encryptor(
         &self,
         _: &dyn Engine,
         statement: &Statement,
         seed: &Seed,
-    ) -> Result<Box<dyn Encryptor>, Error> {
-        let polynomials = Encryption {
+    ) -> Result<Box<dyn UpdateEncryptor>, Error> {
+        let polynomials = SymmetricEncryption {
             program: encrypt_program(&*self.of_statement(statement)?, &self.parameters),
             seed: random::seed_words(seed.bytes()),
             noise_key: self.noise_key(statement, seed),
@@ -140,19 +140,19 @@ impl SecretScheme for Secret {
         let program = |&count| (count, decrypt_program(&secret, &self.parameters, count));
         let programs = contributors.iter().map(program).collect();
         let mixed = Mixed::new(&secret, &self.parameters);
-        Ok(opener(&self.parameters, Decryption { programs, mixed }))
+        Ok(opener(&self.parameters, SymmetricDecryption { programs, mixed }))
     }
 }
 
 /// The polynomials of one contribution under its seed and noise key.
-struct Encryption {
+struct SymmetricEncryption {
     program: Program,
     seed: [u64; 4],
     noise_key: Zeroizing<[u64; 4]>,
     beats: usize,
 }
 
-impl EncryptPolynomial for Encryption {
+impl EncryptPolynomial for SymmetricEncryption {
     fn encrypt(
         &self,
         engine: &dyn Engine,
@@ -173,14 +173,14 @@ impl EncryptPolynomial for Encryption {
 }
 
 /// The programs that decrypt one sum.
-struct Decryption<'a> {
+struct SymmetricDecryption<'a> {
     /// Of polynomials whose chunks are all of the same contributors, by the number of these.
     programs: BTreeMap<usize, Program>,
     /// Of others.
     mixed: Mixed<'a>,
 }
 
-impl DecryptPolynomial for Decryption<'_> {
+impl DecryptPolynomial for SymmetricDecryption<'_> {
     fn decrypt(
         &self,
         engine: &dyn Engine,

@@ -96,7 +96,8 @@ fn programs_agree_with_the_reference() {
         message.iter_mut().zip(1u64..).for_each(|(m, i)| *m = i.wrapping_mul(0x9e37_79b9));
         let found = engines.into_iter().map(|engine| {
             let secret = RlweSecret::expand(&[5; 32], OF_SUMS, ring, engine).unwrap();
-            let public = Public::derive(&secret, parameters.rlwe().unwrap(), engine).unwrap();
+            let public =
+                EncryptionKey::derive(&secret, parameters.rlwe().unwrap(), engine).unwrap();
             let program = encrypt_program(&public);
             let keys = [[1; 4], [2; 4], [3; 4]];
             let mut masks = vec![0; 2 * parameters.rlwe().unwrap().mask_beats() * beats::WORDS];
@@ -232,8 +233,8 @@ fn noise_is_as_large_as_it_should_be() {
     for parameters in either_ring(64) {
         let ring = ring(&parameters);
         let secret = RlweSecret::expand(&[9; 32], OF_SUMS, ring, &engine).unwrap();
-        let public = Public::derive(&secret, parameters.rlwe().unwrap(), &engine).unwrap();
-        let encryptor = Encryption::new(&public).unwrap();
+        let public = EncryptionKey::derive(&secret, parameters.rlwe().unwrap(), &engine).unwrap();
+        let encryptor = AsymmetricEncryption::new(&public).unwrap();
         let nothing = vec![0; ring.len_words()];
         let (mut masks, mut values) = (vec![], vec![]);
         for index in 0..4 {

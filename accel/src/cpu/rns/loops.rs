@@ -1,15 +1,15 @@
-//! The loops over residues of the primes of a ring, one at a time, with `u128` products.
+//! The loops over residues: for any processor, one residue at a time, with `u128` products. A processor may have its
+//! own.
 
-use rand_core::Rng;
+use rand_core::Rng as _;
 use zeroize::Zeroizing;
 
-use super::Portable;
+use super::{
+    BLOCKS, Factor, LIFTED, Limb, Phase, RUN, STREAM_WORDS, TOGETHER, Tables, Turn, WeightRow,
+    mask, mul_lazy, sampling,
+};
 use crate::{
     beats,
-    cpu::rns::{
-        BLOCKS, Factor, LIFTED, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, Turn,
-        mask, mul_lazy, sampling,
-    },
     polys::small_mod,
     ring::{LanePrimes, MAX_PRIMES, subtract_once},
 };
@@ -92,10 +92,10 @@ fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
 const COLUMNS: usize = 8;
 
 /// Words of such numbers: rows are words, residues or digits of all of them.
-type Block = [[u64; COLUMNS]; MAX_PRIMES];
+type Columns = [[u64; COLUMNS]; MAX_PRIMES];
 
 /// Reads columns `first ..` of rows of n words.
-fn read_columns(block: &mut Block, rows: &[u64], n: usize, first: usize) {
+fn read_columns(block: &mut Columns, rows: &[u64], n: usize, first: usize) {
     for (own, row) in block.iter_mut().zip(rows.chunks_exact(n)) {
         own.copy_from_slice(&row[first..][..COLUMNS]);
     }
@@ -106,7 +106,7 @@ fn read_columns(block: &mut Block, rows: &[u64], n: usize, first: usize) {
 /// # Source
 /// H. Garner, "The residue number system", 1959.
 #[inline(always)]
-fn to_digits(block: &mut Block, limbs: &[Limb]) {
+fn to_digits(block: &mut Columns, limbs: &[Limb]) {
     for (j, limb) in limbs.iter().enumerate() {
         let (before, rest) = block.split_at_mut(j);
         for (digits, &inverse) in before.iter().zip(&limb.prime_inverses) {
@@ -152,23 +152,30 @@ fn lift(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
     }
 }
 
-impl Rns for Portable {
+/// Loops over residues, which are below their prime q before and after, q below 2^50.
+pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
+    /// The power of two that quotients of constant factors are scaled by; see [`Factor`]. Integers
+    /// are cut into digits of as many bits.
     const QUOTIENT_BITS: u32 = 64;
 
+    /// `out = a + b`.
     fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
         out.iter_mut().zip(a).zip(b).for_each(|((o, x), y)| *o = subtract_once(x + y, q));
     }
 
+    /// `out = a − b`.
     fn sub(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
         out.iter_mut().zip(a).zip(b).for_each(|((o, x), y)| *o = subtract_once(x + q - y, q));
     }
 
+    /// `out = a · b`.
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
             *out = reduce(u128::from(a) * u128::from(b), limb);
         }
     }
 
+    /// Moves values; see [`Turn`].
     fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn) {
         let (places, (out, a)) =
             (turn.places(), (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0));
@@ -177,10 +184,13 @@ impl Rns for Portable {
         });
     }
 
+    /// `out = a · factor`.
     fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
         out.iter_mut().zip(a).for_each(|(o, &a)| *o = subtract_once(mul_lazy(a, factor, q), q));
     }
 
+    /// `out = Σ a_i · b_i`, of at most [`MAX_TERMS`] pairs.
+    ///
     /// # Bound
     /// Sixteen products are below 2^104: high words below 2^40, which a factor takes like any.
     fn mul_sum(self, out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
@@ -194,21 +204,27 @@ impl Rns for Portable {
         }
     }
 
+    /// Transforms to NTT form.
     fn forward(self, out: &mut [u64], a: &[u64], limb: &Limb) {
         out.copy_from_slice(a);
         forward(out, limb);
     }
 
+    /// Transforms from NTT form.
     fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb) {
         out.copy_from_slice(a);
         inverse(out, limb);
     }
 
+    /// Makes words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple
+    /// of [`STREAM_WORDS`].
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
         let mut rng = sampling::stream(key, stream, at);
         out.iter_mut().for_each(|word| *word = rng.next_u64());
     }
 
+    /// Adds the draws of run number `run` of the stream, masked to the bits of the prime of their
+    /// lane, if all are below it; else adds nothing and gives false. Variable time.
     fn add_draws(
         self,
         sum: &mut [u64; RUN],
@@ -231,6 +247,7 @@ impl Rns for Portable {
         accepted
     }
 
+    /// Adds to residues, [`BLOCKS`] of each prime, sums of at most [`TOGETHER`] draws each.
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; beats::LANES]) {
         for ((out, sum), &q) in out.chunks_exact_mut(BLOCKS).zip(sum.chunks(BLOCKS)).zip(primes) {
             for (out, sum) in out.iter_mut().zip(sum) {
@@ -242,6 +259,7 @@ impl Rns for Portable {
         }
     }
 
+    /// Makes noise of random words; see `Builder::noise`.
     fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
         for (out, &word) in out.iter_mut().zip(random) {
             let ones = |x: u64| i64::from((x & HALF).count_ones());
@@ -249,16 +267,21 @@ impl Rns for Portable {
         }
     }
 
+    /// Makes residues of a ternary polynomial of random words; see `Builder::ternary`.
     fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
         for (out, &word) in out.iter_mut().zip(random) {
             *out = small_mod(((3 * u128::from(word)) >> 64) as i64 - 1, q);
         }
     }
 
+    /// Converts integers of one word to residues of one prime.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
         lift(out, integers, limb, signed);
     }
 
+    /// Converts integers to residues of all primes: word `w` of integer `i` is at `w · N + i`. Words of one lie a
+    /// multiple of N apart, and so in the same few lines of a cache: [`LIFTED`] integers are brought together for all
+    /// primes.
     fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
         let n = out.len() / tables.limbs().len();
         let count = LIFTED.min(n);
@@ -274,6 +297,8 @@ impl Rns for Portable {
         }
     }
 
+    /// Converts residues of all primes to integers of as many words as primes, which lie as for [`Rns::lift_all`].
+    ///
     /// Horner's rule over digits in mixed radix. What has been added up of j digits has at most j words.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         let limbs = tables.limbs();
@@ -299,9 +324,11 @@ impl Rns for Portable {
         }
     }
 
+    /// Converts residues of all primes to those of the primes of `rows`. See `BaseExtension`.
+    ///
     /// # Bound
     /// At most 24 products are below 2^50 · 2^50 each.
-    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
         let mut digits = [[0; COLUMNS]; MAX_PRIMES];
@@ -325,6 +352,9 @@ impl Rns for Portable {
         }
     }
 
+    /// Makes residues of one prime of `round(x / p)`, of those of x and of the ring's last prime,
+    /// p.
+    ///
     /// Half of p more, and what the sum leaves modulo p less.
     fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
         let inverse = limb.last_prime_inverse();
@@ -334,6 +364,7 @@ impl Rns for Portable {
         }
     }
 
+    /// Packs lanes into beats, ten to each. Ten more may be read.
     fn pack(self, out: &mut [u64], lanes: &[u64]) {
         out.fill(0);
         let lanes = lanes.chunks_exact(beats::LANES);
@@ -342,6 +373,7 @@ impl Rns for Portable {
         }
     }
 
+    /// Unpacks beats to lanes. Ten more may be written.
     fn unpack(self, lanes: &mut [u64], words: &[u64]) {
         let lanes = lanes.chunks_exact_mut(beats::LANES);
         for (lanes, beat) in lanes.zip(words.chunks_exact(beats::WORDS)) {
@@ -349,6 +381,10 @@ impl Rns for Portable {
         }
     }
 
+    /// Finds, for each of some items of as many beats, the first lane that is not below its prime,
+    /// or the number of its lanes where all are; see `Builder::first_bad_lane`. `primes` are those
+    /// of the first lanes, again and again, from one item to the next. Variable time.
+    ///
     /// The top bit of a difference is set where a lane is too large; nothing branches within a good
     /// beat.
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
@@ -376,6 +412,8 @@ impl Rns for Portable {
         }
     }
 
+    /// Adds the lanes of beats to words of their own; see [`beats::add_lanes`]. Variable time.
+    ///
     /// The top bit of a difference is set where a lane is below its prime.
     fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {
         let Some((bad, sums)) = sums.split_last_mut() else { return };
@@ -393,6 +431,8 @@ impl Rns for Portable {
         }
     }
 
+    /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
+    ///
     /// Every lane holds a residue below 2^50, so a sum fits its 51 bits before it is reduced.
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
         out.fill(0);
