@@ -6,10 +6,6 @@
 //! the limbs of coefficient 0, then those of coefficient 1, so lane `i` of a run of beats belongs
 //! to limb `i mod L`.
 
-use std::sync::Arc;
-
-use crate::ring::Ring;
-
 /// Residues in one beat.
 pub const LANES: usize = 10;
 /// Bits of one lane.
@@ -51,8 +47,7 @@ pub fn set_lane(beat: &mut [u64], index: usize, value: u64) {
 /// one of its two spare bits set counts as one whose last lane is bad. The step
 /// [`first_bad_lane`](crate::Builder::first_bad_lane) is quicker.
 #[must_use]
-pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
-    let primes = ring.primes();
+pub fn first_bad_lane(words: &[u64], primes: &[u64]) -> Option<usize> {
     words.chunks(WORDS).enumerate().find_map(|(b, beat)| {
         let spare = beat.len() < WORDS || beat[WORDS - 1] >> 62 != 0;
         let bad = |&i: &usize| lane(beat, i) >= primes[(b * LANES + i) % primes.len()];
@@ -76,14 +71,14 @@ pub fn lane_words(beats: usize) -> usize {
 /// Adds the lanes of `words` (whole beats) to words of their own, wrapping; and to one behind them the number of lanes
 /// that are not below their prime, and of beats with one of their spare bits set. So [`take_lanes`] can take back what
 /// was out of range. The definition; the step [`add_lanes`](crate::Builder::add_lanes) is quicker.
-pub fn add_lanes(sums: &mut [u64], words: &[u64], ring: &Ring) {
-    each_lane(sums, words, ring, u64::wrapping_add);
+pub fn add_lanes(sums: &mut [u64], words: &[u64], primes: &[u64]) {
+    each_lane(sums, words, primes, u64::wrapping_add);
 }
 
 /// Reduces sums of lanes, and packs them into `out` (whole beats).
-pub fn reduce_lanes(out: &mut [u64], sums: &[u64], ring: &Ring) {
+pub fn reduce_lanes(out: &mut [u64], sums: &[u64], primes: &[u64]) {
     out.fill(0);
-    let mut primes = ring.primes().iter().cycle();
+    let mut primes = primes.iter().cycle();
     for (beat, sums) in out.chunks_exact_mut(WORDS).zip(sums.chunks_exact(LANES)) {
         for ((index, sum), q) in sums.iter().enumerate().zip(primes.by_ref()) {
             set_lane(beat, index, sum % q);
@@ -92,13 +87,13 @@ pub fn reduce_lanes(out: &mut [u64], sums: &[u64], ring: &Ring) {
 }
 
 /// Undoes [`add_lanes`].
-pub fn take_lanes(sums: &mut [u64], words: &[u64], ring: &Ring) {
-    each_lane(sums, words, ring, u64::wrapping_sub);
+pub fn take_lanes(sums: &mut [u64], words: &[u64], primes: &[u64]) {
+    each_lane(sums, words, primes, u64::wrapping_sub);
 }
 
-fn each_lane(sums: &mut [u64], words: &[u64], ring: &Ring, f: fn(u64, u64) -> u64) {
+fn each_lane(sums: &mut [u64], words: &[u64], primes: &[u64], f: fn(u64, u64) -> u64) {
     let Some((bad, sums)) = sums.split_last_mut() else { return };
-    let mut primes = ring.primes().iter().cycle();
+    let mut primes = primes.iter().cycle();
     for (sums, beat) in sums.chunks_exact_mut(LANES).zip(words.chunks_exact(WORDS)) {
         *bad = f(*bad, u64::from(beat[WORDS - 1] >> 62 != 0));
         for ((index, sum), &q) in sums.iter_mut().enumerate().zip(primes.by_ref()) {
@@ -109,58 +104,12 @@ fn each_lane(sums: &mut [u64], words: &[u64], ring: &Ring, f: fn(u64, u64) -> u6
     }
 }
 
-/// A batch of beats over a [`Ring`]: public ciphertext words in wire form.
-#[derive(Clone, Debug)]
-pub struct Beats {
-    ring: Arc<Ring>,
-    words: Vec<u64>,
-}
-
-impl Beats {
-    /// Makes `count` zero beats: the empty sum, or room for an output.
-    #[must_use]
-    pub fn zeros(ring: Arc<Ring>, count: usize) -> Self {
-        Self { ring, words: vec![0; count * WORDS] }
-    }
-
-    /// Takes `words` that start at limb 0 of a coefficient.
-    ///
-    /// # Errors
-    /// The index of the first lane that is not below its prime.
-    pub fn try_from_words(ring: Arc<Ring>, words: Vec<u64>) -> Result<Self, usize> {
-        match first_bad_lane(&words, &ring) {
-            Some(lane) => Err(lane),
-            None => Ok(Self { ring, words }),
-        }
-    }
-
-    /// Returns the ring whose residues these are.
-    #[must_use]
-    pub fn ring(&self) -> &Arc<Ring> {
-        &self.ring
-    }
-
-    /// Returns the number of beats.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.words.len() / WORDS
-    }
-
-    /// Returns all words, eight to a beat.
-    #[must_use]
-    pub fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    /// Returns all words, to be overwritten with reduced lanes only.
-    pub fn words_mut(&mut self) -> &mut [u64] {
-        &mut self.words
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{Beats, ring::Ring};
     use proptest::prelude::*;
 
     proptest! {
@@ -185,11 +134,11 @@ mod tests {
         let ring = Arc::new(Ring::new(16, &[193, 257]).unwrap());
         let mut words = vec![0u64; 2 * WORDS];
         set_lane(&mut words[WORDS..], 3, 256);
-        assert_eq!(first_bad_lane(&words, &ring), None);
+        assert_eq!(first_bad_lane(&words, ring.primes()), None);
         set_lane(&mut words[WORDS..], 4, 193);
-        assert_eq!(first_bad_lane(&words, &ring), Some(14));
+        assert_eq!(first_bad_lane(&words, ring.primes()), Some(14));
         words[7] = 1 << 63;
-        assert_eq!(first_bad_lane(&words, &ring), Some(9));
+        assert_eq!(first_bad_lane(&words, ring.primes()), Some(9));
         assert_eq!(Beats::try_from_words(ring.clone(), words).err(), Some(9));
         assert_eq!(Beats::try_from_words(ring, vec![0; 7]).err(), Some(9));
     }

@@ -53,7 +53,6 @@ pub mod ring;
 pub mod scheduler;
 mod words;
 
-pub use beats::Beats;
 pub use choice::Choice;
 pub use cpu::CpuEngine;
 pub use dot::Dot;
@@ -64,7 +63,7 @@ pub use fpga::FpgaEngine;
 pub use gpu::GpuEngine;
 pub use interpret::check_operands;
 pub use modulus::{Modulus, ModulusError};
-pub use polys::Polys;
+pub use polys::{Beats, Polys};
 pub use program::{Builder, Program};
 pub use reference::ReferenceEngine;
 pub use residues::Residues;

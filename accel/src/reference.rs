@@ -120,10 +120,10 @@ impl Kernels for ReferenceEngine {
                 }
             }
             LaneOp::FirstBadLane => {
-                out[0] = beats::first_bad_lane(a, ring).unwrap_or(lanes) as u64;
+                out[0] = beats::first_bad_lane(a, ring.primes()).unwrap_or(lanes) as u64;
             }
-            LaneOp::AddLanes => beats::add_lanes(out, a, ring),
-            LaneOp::ReduceLanes => beats::reduce_lanes(out, a, ring),
+            LaneOp::AddLanes => beats::add_lanes(out, a, ring.primes()),
+            LaneOp::ReduceLanes => beats::reduce_lanes(out, a, ring.primes()),
         }
     }
 

@@ -27,7 +27,7 @@ use clap_complete::Shell;
 pub(crate) use demo::{DemoArgs, DemoClientArgs};
 pub(crate) use files::{AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, RangesArgs};
 pub(crate) use keys::{BundleArgs, IdentityArgs, JobArgs, KeygenArgs};
-pub(crate) use measure::{Bench, KeySizes};
+pub(crate) use measure::Bench;
 pub(crate) use rounds::{JoinArgs, Serve};
 
 pub(crate) use show::{

@@ -22,7 +22,7 @@ use crate::{
     failure::{Failure, at},
     report::warn,
 };
-pub(crate) use folder::fill;
+pub(crate) use folder::{KEY_FILES, fill, refuse_keys};
 pub(crate) use kind::FileKind;
 pub(crate) use output::OutputFile;
 

@@ -8,9 +8,6 @@ use std::{
 
 use crate::{command::target, outcome::Outcome, suite};
 
-/// The variable by which the engine chooses its adapter; see `GpuEngine`.
-pub(crate) const CHOICE: &str = "CIPHERGRAM_GPU";
-
 /// A driver that is a program.
 struct Driver {
     /// The part of its adapter's name that `CIPHERGRAM_GPU` takes.
@@ -98,7 +95,7 @@ impl Driver {
     fn run(&self, long: bool) -> Result<String, String> {
         let mut command = suite::harness(&format!("{} --nocapture", self.tests));
         // The passes of llvmpipe's compiler cost more time than they save.
-        command.env(CHOICE, self.adapter).env("GALLIVM_PERF", "nopt");
+        command.env(suite::GPU_CHOICE, self.adapter).env("GALLIVM_PERF", "nopt");
         if let Some(manifest) = &self.manifest {
             command.env("VK_DRIVER_FILES", manifest);
         }

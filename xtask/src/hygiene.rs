@@ -5,9 +5,11 @@
 //! - files of Rust and Python that have grown too long to read, and comments of Rust, lines of Python and pages about
 //!   Python that are too wide;
 //! - macros and calls that somebody debugged with, and marks of a merge that was not finished;
+//! - [`circles`] of imports;
 //! - package registries other than the public one, in the lock file.
 
 use crate::{
+    circles,
     command::{output, program, root},
     outcome::Outcome,
 };
@@ -35,7 +37,8 @@ pub(crate) fn run() -> Outcome {
         Err(reason) => return Outcome::Skipped(reason),
     };
     let names: Vec<&str> = names.split_terminator('\0').collect();
-    let offences: Vec<String> = names.iter().flat_map(|name| offences_in(name)).collect();
+    let files = names.iter().flat_map(|name| offences_in(name));
+    let offences: Vec<String> = files.chain(circles::offences()).collect();
     for offence in &offences {
         println!("{offence}");
     }

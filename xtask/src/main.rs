@@ -15,6 +15,7 @@
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
 
+mod circles;
 mod command;
 mod dist;
 mod gpu;

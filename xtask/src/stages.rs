@@ -199,6 +199,8 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), ALL.len());
+        let separate = ALL.iter().filter(|stage| stage.separate).map(|stage| stage.name);
+        assert!(separate.eq(wheel::SEPARATE));
     }
 
     #[test]

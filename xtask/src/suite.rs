@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    command::{cargo, output, program, run as run_seen, shown},
-    gpu,
-};
+use crate::command::{cargo, output, program, run as run_seen, shown};
+
+/// The variable by which the engine chooses its adapter; see `GpuEngine`.
+pub(crate) const GPU_CHOICE: &str = "CIPHERGRAM_GPU";
 
 /// The packages of all builds but that of fuzz targets, which are linked with a library in C++.
 pub(crate) const PACKAGES: &str = "--workspace --exclude ciphergram-fuzz";
@@ -77,7 +77,7 @@ pub(crate) fn run(filter: &str, path: Option<&str>, long: bool) -> Result<(), St
     let mut command = linted(&format!("nextest run --release {PACKAGES} --no-fail-fast"));
     command.args(["--test-threads", &(PROCESSES_OF_A_CORE * cores).to_string()]);
     command.args(["--filterset", &format!("({filter}) - ({OF_OTHER_STAGES})")]);
-    command.env(gpu::CHOICE, "none");
+    command.env(GPU_CHOICE, "none");
     if let Some(path) = path {
         command.env("CIPHERGRAM_CPU", path);
     }

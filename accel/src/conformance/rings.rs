@@ -384,11 +384,11 @@ fn lane_sums(engine: &dyn Engine, ring: &Arc<Ring>, count: usize, random: &mut O
         let mut defined = start.clone();
         let items = || x.chunks(count * beats::WORDS);
         let pairs = defined.chunks_mut(each).zip(items());
-        pairs.for_each(|(sums, x)| beats::add_lanes(sums, x, ring));
+        pairs.for_each(|(sums, x)| beats::add_lanes(sums, x, ring.primes()));
         assert_eq!(sums, defined, "sums of lanes on {}", engine.name());
         agree(engine, &reduce, &[&sums], 3 * count * beats::WORDS);
         let pairs = defined.chunks_mut(each).zip(items());
-        pairs.for_each(|(sums, x)| beats::take_lanes(sums, x, ring));
+        pairs.for_each(|(sums, x)| beats::take_lanes(sums, x, ring.primes()));
         assert_eq!(start, defined, "what was added is taken back");
     }
 }
@@ -409,7 +409,7 @@ fn out_of_range(engine: &dyn Engine, ring: &Arc<Ring>, beats: &[u64]) {
         if ran(engine, &program, &mut [Operand::In(&items), Operand::Out(&mut out)]) {
             let expected = [none, expected, none].map(|lane| lane as u64);
             assert_eq!(out, expected, "range on {}", engine.name());
-            let defined = beats::first_bad_lane(words, ring).unwrap_or(none);
+            let defined = beats::first_bad_lane(words, ring.primes()).unwrap_or(none);
             assert_eq!(out[1], defined as u64, "range on {}", engine.name());
         }
     };

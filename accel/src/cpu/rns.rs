@@ -204,7 +204,7 @@ impl<B: Rns> RnsSteps<B> {
             LaneOp::AddBeats => self.backend.add_beats(out, a, b, primes),
             LaneOp::FirstBadLane => self.backend.first_bad_lanes(out, a, primes),
             LaneOp::AddLanes => self.backend.add_lanes(out, a, ring.lane_primes()),
-            LaneOp::ReduceLanes => beats::reduce_lanes(out, a, ring),
+            LaneOp::ReduceLanes => beats::reduce_lanes(out, a, ring.primes()),
         };
         let second = args.get(1).unwrap_or(&args[0]);
         // Items of lanes end with a word that is none.

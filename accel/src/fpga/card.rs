@@ -10,14 +10,10 @@ use super::{
     FpgaError,
     link::Link,
     memory::Free,
-    record::CardRecording,
     registers,
     ring::{Card, wipes},
 };
-use crate::{
-    device::{DeviceBatch, DeviceJob},
-    engine::{Cycles, DeviceFault},
-};
+use crate::engine::{Cycles, DeviceFault};
 
 /// The most descriptors of the ring.
 const MOST_ENTRIES: u64 = 1024;
@@ -115,7 +111,7 @@ impl CardDevice {
     }
 
     pub(super) fn set_patience(&self, patience: Duration) {
-        locked(&self.card).patience = patience;
+        self.card().patience = patience;
     }
 
     /// Returns what the card counts; none while it is at work, or lost.
@@ -138,12 +134,12 @@ impl CardDevice {
     /// Does something with the link.
     #[cfg(test)]
     pub(super) fn with_link<T>(&self, work: impl FnOnce(&mut dyn Link) -> T) -> T {
-        work(&mut *locked(&self.card).link)
+        work(&mut *self.card().link)
     }
 
     /// Returns the beats that a run could have now.
     pub(super) fn room(&self) -> u64 {
-        let room = locked(&self.card).free.largest();
+        let room = self.card().free.largest();
         room.end - room.start
     }
 
@@ -152,27 +148,14 @@ impl CardDevice {
         self: &Arc<Self>,
         beats: u64,
     ) -> Result<Arc<ResidentBeats>, DeviceFault> {
-        let taken = locked(&self.card).free.take(beats.max(1));
+        let taken = self.card().free.take(beats.max(1));
         let beats = taken.ok_or(DeviceFault::OutOfMemory)?;
         Ok(Arc::new(ResidentBeats { device: self.clone(), beats }))
     }
 
-    /// Does once what is recorded, which has no operands; whatever it holds may be secret.
-    pub(super) fn once(&self, recording: &CardRecording<'_>) -> Result<(), DeviceFault> {
-        let mut batch = DeviceBatch::empty();
-        let recordings = [recording; 2];
-        self.run(&mut DeviceJob { batch: &mut batch, size: 1, recordings, secret: true })
-    }
-
-    /// Does all parts that are left of a job.
-    ///
-    /// # Errors
-    /// Out of memory, where nothing was done; or the card failed, and parts are done.
-    pub(super) fn run(
-        &self,
-        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
-    ) -> Result<(), DeviceFault> {
-        locked(&self.card).run(job)
+    /// Returns the card, for this thread alone.
+    pub(super) fn card(&self) -> MutexGuard<'_, Card> {
+        locked(&self.card)
     }
 
     /// Overwrites memory that nothing needs any more, and makes it free.
@@ -181,7 +164,7 @@ impl CardDevice {
         if dead.is_empty() {
             return Ok(());
         }
-        let mut card = locked(&self.card);
+        let mut card = self.card();
         let wiped = card.with(|card| {
             let wipes: Vec<_> = dead.iter().flat_map(wipes).collect();
             card.issue(&wipes, |_| Ok(()))?;

@@ -8,7 +8,6 @@ use super::{
     constants::Modular,
     descriptor::CardOperation,
     record::{Call, CardNumbers, CardRecorder},
-    residues::copy,
 };
 use crate::{
     device::{DeviceValue, HostWords},
@@ -230,4 +229,10 @@ impl FpgaEngine {
         m.reduce(recorder, power, d, count);
         Ok(())
     }
+}
+
+/// Records copies of numbers.
+pub(super) fn copy(recorder: &mut CardRecorder<'_>, a: CardNumbers, d: CardNumbers, count: u64) {
+    // A digit of no bits, of whatever is there.
+    recorder.call(Call { a: Some(a), b: Some(a), ..Call::new(CardOperation::Select, d, count) });
 }

@@ -11,7 +11,7 @@ use super::{
     FpgaEngine,
     constants::{Modular, Quotient},
     descriptor::CardOperation,
-    powers,
+    powers::{self, copy},
     record::{Call, CardNumbers, CardRecorder},
     registers,
     shape::{self, ProductShape},
@@ -22,12 +22,6 @@ use crate::{
     modulus::Modulus,
     program::{Crt, PairOp, ResidueOp, ResidueStep},
 };
-
-/// Records copies of numbers.
-pub(super) fn copy(recorder: &mut CardRecorder<'_>, a: CardNumbers, d: CardNumbers, count: u64) {
-    // A digit of no bits, of whatever is there.
-    recorder.call(Call { a: Some(a), b: Some(a), ..Call::new(CardOperation::Select, d, count) });
-}
 
 /// Records `a + b · c`, or `a − b · c`; c is 1 if there is none.
 fn linear(

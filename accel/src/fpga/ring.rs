@@ -1,4 +1,4 @@
-//! The ring of descriptors of a card, and the work that goes by it.
+//! The ring of descriptors of a card.
 
 use std::{
     ops::Range,
@@ -13,13 +13,9 @@ use super::{
     form::{BEAT, BeatForm},
     link::{Link, LinkError},
     memory::Free,
-    record::CardRecording,
     registers,
 };
-use crate::{
-    device::{BatchPart, DeviceJob, Transfer},
-    engine::DeviceFault,
-};
+use crate::engine::DeviceFault;
 
 /// Beats that the host lays out at once, on their way up or down.
 const CHUNK: usize = 1 << 14;
@@ -119,118 +115,13 @@ impl Card {
         self.link.write(registers::REGISTER_ENTRIES, self.entries)
     }
 
-    pub(super) fn run(
-        &mut self,
-        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
-    ) -> Result<(), DeviceFault> {
-        if let Some(why) = &self.lost {
-            return Err(why.clone());
-        }
-        let room = self.free.largest();
-        let space = room.end - room.start;
-        let need = job.recordings.iter().map(|recording| recording.beats()).max().unwrap_or(0);
-        if need > space {
-            return Err(DeviceFault::OutOfMemory);
-        }
-        // While the card computes a part in one place, others go up and come down in another.
-        let places = if 2 * need <= space && job.batch.count > job.size { 2 } else { 1 };
-        let used = room.start..room.start + places * need;
-        let bases = [room.start, room.start + (places - 1) * need];
-        let ran = self.with(|card| match places {
-            1 => card.in_turn(job, room.start),
-            _ => card.at_once(job, bases),
-        });
-        if ran.is_err() || job.secret {
-            // What cannot be overwritten is of no use.
-            let clean = |card: &mut Self| card.clean(&used, ran.is_err()).map_err(LinkError::lost);
-            return self.with(clean).and(ran);
-        }
-        ran
-    }
-
-    /// Does one part after the other.
-    fn in_turn(
-        &mut self,
-        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
-        base: u64,
-    ) -> Result<(), LinkError> {
-        let mut there = None;
-        for part in job.parts() {
-            self.put(job, &part, base, &mut there)?;
-            let descriptors: Vec<_> = job.recordings[part.1].descriptors(base).collect();
-            self.issue(&descriptors, |_| Ok(()))?;
-            self.take(job, &part, base)?;
-        }
-        Ok(())
-    }
-
-    /// Does one part after the other, and meanwhile copies those before and after it.
-    fn at_once(
-        &mut self,
-        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
-        bases: [u64; 2],
-    ) -> Result<(), LinkError> {
-        let parts: Vec<_> = job.parts().collect();
-        let mut there = [None; 2];
-        self.put(job, &parts[0], bases[0], &mut there[0])?;
-        for (index, part) in parts.iter().enumerate() {
-            let (own, other) = (index % 2, (index + 1) % 2);
-            let descriptors: Vec<_> = job.recordings[part.1].descriptors(bases[own]).collect();
-            self.issue(&descriptors, |card| {
-                if let Some(before) = index.checked_sub(1) {
-                    card.take(job, &parts[before], bases[other])?;
-                }
-                let next = parts.get(index + 1);
-                next.map_or(Ok(()), |next| card.put(job, next, bases[other], &mut there[other]))
-            })?;
-        }
-        let last = parts.len() - 1;
-        self.take(job, &parts[last], bases[last % 2])
-    }
-
-    /// Copies what goes up of a part, with the constants unless they are there already.
-    fn put(
-        &mut self,
-        job: &DeviceJob<'_, '_, CardRecording<'_>>,
-        (items, which): &BatchPart,
-        base: u64,
-        there: &mut Option<usize>,
-    ) -> Result<(), LinkError> {
-        let recording = job.recordings[*which];
-        let is_new = there.replace(*which) != Some(*which);
-        let constants = recording.constants.iter().filter(|_| is_new);
-        for Transfer { buffer, start, form, data } in constants {
-            if let Some(place) = recording.place(*buffer, base) {
-                self.upload(place + start, *form, data.as_slice())?;
-            }
-        }
-        for Transfer { buffer, start, form, data } in &recording.inputs {
-            if let Some(place) = recording.place(*buffer, base) {
-                self.upload(place + start, *form, job.batch.input(*data, items))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies what comes down of a part.
-    fn take(
-        &mut self,
-        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
-        (items, which): &BatchPart,
-        base: u64,
-    ) -> Result<(), LinkError> {
-        let recording = job.recordings[*which];
-        for Transfer { buffer, start, form, data } in &recording.outputs {
-            if let Some(place) = recording.place(*buffer, base) {
-                self.download(place + start, *form, job.batch.output(*data, items))?;
-            }
-        }
-        job.batch.done = items.end;
-        Ok(())
-    }
-
     /// Lays numbers out and copies them to the card.
-    fn upload(&mut self, beat: u64, form: BeatForm, words: &[u64]) -> Result<(), LinkError> {
+    pub(super) fn upload(
+        &mut self,
+        beat: u64,
+        form: BeatForm,
+        words: &[u64],
+    ) -> Result<(), LinkError> {
         let (each, beats) = (form.words * form.numbers, form.beats());
         for items in chunks(words.len() / each.max(1), beats) {
             let mut bytes = Zeroizing::new(vec![0; items.len() * beats as usize * BEAT]);
@@ -241,7 +132,12 @@ impl Card {
     }
 
     /// Copies numbers from the card.
-    fn download(&mut self, beat: u64, form: BeatForm, words: &mut [u64]) -> Result<(), LinkError> {
+    pub(super) fn download(
+        &mut self,
+        beat: u64,
+        form: BeatForm,
+        words: &mut [u64],
+    ) -> Result<(), LinkError> {
         let (each, beats) = (form.words * form.numbers, form.beats());
         for items in chunks(words.len() / each.max(1), beats) {
             let mut bytes = Zeroizing::new(vec![0; items.len() * beats as usize * BEAT]);
@@ -313,7 +209,7 @@ impl Card {
     }
 
     /// Overwrites what a run used, and its descriptors.
-    fn clean(&mut self, used: &Range<u64>, has_failed: bool) -> Result<(), LinkError> {
+    pub(super) fn clean(&mut self, used: &Range<u64>, has_failed: bool) -> Result<(), LinkError> {
         if has_failed {
             self.restart()?;
         }

@@ -3,10 +3,12 @@
 use super::{
     FpgaEngine,
     card::CardDevice,
+    link::LinkError,
     record::{CardRecorder, CardRecording},
+    ring::Card,
 };
 use crate::{
-    device::{self, Applied, DeviceBatch, DeviceJob, Runner},
+    device::{self, Applied, BatchPart, DeviceBatch, DeviceJob, Runner, Transfer},
     engine::DeviceFault,
     program::{LaneOp, Program, Step},
 };
@@ -83,5 +85,134 @@ impl Runner for FpgaEngine {
 
     fn products(&self, recording: &CardRecording<'_>) -> u64 {
         recording.multiplies(self.device.sizes.rows)
+    }
+}
+
+impl CardDevice {
+    /// Does once what is recorded, which has no operands; whatever it holds may be secret.
+    pub(super) fn once(&self, recording: &CardRecording<'_>) -> Result<(), DeviceFault> {
+        let mut batch = DeviceBatch::empty();
+        let recordings = [recording; 2];
+        self.run(&mut DeviceJob { batch: &mut batch, size: 1, recordings, secret: true })
+    }
+
+    /// Does all parts that are left of a job.
+    ///
+    /// # Errors
+    /// Out of memory, where nothing was done; or the card failed, and parts are done.
+    pub(super) fn run(
+        &self,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
+    ) -> Result<(), DeviceFault> {
+        self.card().run(job)
+    }
+}
+
+impl Card {
+    fn run(&mut self, job: &mut DeviceJob<'_, '_, CardRecording<'_>>) -> Result<(), DeviceFault> {
+        if let Some(why) = &self.lost {
+            return Err(why.clone());
+        }
+        let room = self.free.largest();
+        let space = room.end - room.start;
+        let need = job.recordings.iter().map(|recording| recording.beats()).max().unwrap_or(0);
+        if need > space {
+            return Err(DeviceFault::OutOfMemory);
+        }
+        // While the card computes a part in one place, others go up and come down in another.
+        let places = if 2 * need <= space && job.batch.count > job.size { 2 } else { 1 };
+        let used = room.start..room.start + places * need;
+        let bases = [room.start, room.start + (places - 1) * need];
+        let ran = self.with(|card| match places {
+            1 => card.in_turn(job, room.start),
+            _ => card.at_once(job, bases),
+        });
+        if ran.is_err() || job.secret {
+            // What cannot be overwritten is of no use.
+            let clean = |card: &mut Self| card.clean(&used, ran.is_err()).map_err(LinkError::lost);
+            return self.with(clean).and(ran);
+        }
+        ran
+    }
+
+    /// Does one part after the other.
+    fn in_turn(
+        &mut self,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
+        base: u64,
+    ) -> Result<(), LinkError> {
+        let mut there = None;
+        for part in job.parts() {
+            self.put(job, &part, base, &mut there)?;
+            let descriptors: Vec<_> = job.recordings[part.1].descriptors(base).collect();
+            self.issue(&descriptors, |_| Ok(()))?;
+            self.take(job, &part, base)?;
+        }
+        Ok(())
+    }
+
+    /// Does one part after the other, and meanwhile copies those before and after it.
+    fn at_once(
+        &mut self,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
+        bases: [u64; 2],
+    ) -> Result<(), LinkError> {
+        let parts: Vec<_> = job.parts().collect();
+        let mut there = [None; 2];
+        self.put(job, &parts[0], bases[0], &mut there[0])?;
+        for (index, part) in parts.iter().enumerate() {
+            let (own, other) = (index % 2, (index + 1) % 2);
+            let descriptors: Vec<_> = job.recordings[part.1].descriptors(bases[own]).collect();
+            self.issue(&descriptors, |card| {
+                if let Some(before) = index.checked_sub(1) {
+                    card.take(job, &parts[before], bases[other])?;
+                }
+                let next = parts.get(index + 1);
+                next.map_or(Ok(()), |next| card.put(job, next, bases[other], &mut there[other]))
+            })?;
+        }
+        let last = parts.len() - 1;
+        self.take(job, &parts[last], bases[last % 2])
+    }
+
+    /// Copies what goes up of a part, with the constants unless they are there already.
+    fn put(
+        &mut self,
+        job: &DeviceJob<'_, '_, CardRecording<'_>>,
+        (items, which): &BatchPart,
+        base: u64,
+        there: &mut Option<usize>,
+    ) -> Result<(), LinkError> {
+        let recording = job.recordings[*which];
+        let is_new = there.replace(*which) != Some(*which);
+        let constants = recording.constants.iter().filter(|_| is_new);
+        for Transfer { buffer, start, form, data } in constants {
+            if let Some(place) = recording.place(*buffer, base) {
+                self.upload(place + start, *form, data.as_slice())?;
+            }
+        }
+        for Transfer { buffer, start, form, data } in &recording.inputs {
+            if let Some(place) = recording.place(*buffer, base) {
+                self.upload(place + start, *form, job.batch.input(*data, items))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what comes down of a part.
+    fn take(
+        &mut self,
+        job: &mut DeviceJob<'_, '_, CardRecording<'_>>,
+        (items, which): &BatchPart,
+        base: u64,
+    ) -> Result<(), LinkError> {
+        let recording = job.recordings[*which];
+        for Transfer { buffer, start, form, data } in &recording.outputs {
+            if let Some(place) = recording.place(*buffer, base) {
+                self.download(place + start, *form, job.batch.output(*data, items))?;
+            }
+        }
+        job.batch.done = items.end;
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{
     FiguresArg, engine_name,
-    values::{clock, key_sizes, seconds, threads},
+    values::{KeySizes, clock, key_sizes, seconds, threads},
 };
 
 #[derive(Args)]
@@ -47,7 +47,3 @@ pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) figures: FiguresArg,
 }
-
-/// Sizes of n in bits, each once.
-#[derive(Clone)]
-pub(crate) struct KeySizes(pub(crate) Vec<u32>);

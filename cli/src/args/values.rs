@@ -21,8 +21,6 @@ use ciphergram_nic::proto::{
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use super::KeySizes;
-
 pub(super) fn scheme(text: &str) -> Result<Scheme, ParameterError> {
     text.parse()
 }
@@ -143,6 +141,10 @@ pub(super) fn threads(text: &str) -> Result<usize, String> {
         .filter(|threads| (1..=1024).contains(threads))
         .ok_or_else(|| "a number of threads from 1 to 1024".into())
 }
+
+/// Sizes of n in bits, each once.
+#[derive(Clone)]
+pub(crate) struct KeySizes(pub(crate) Vec<u32>);
 
 pub(super) fn key_sizes(text: &str) -> Result<KeySizes, String> {
     let mut found = vec![];

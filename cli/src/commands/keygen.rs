@@ -20,12 +20,9 @@ use crate::{
     report::{counted, report, shown, warn},
 };
 
-/// The files of a key, and the folder of clients' keys.
-const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
-
 pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
     if let Some(path) = &args.upgrade {
-        refuse_existing(&args.out.path)?;
+        files::refuse_keys(&args.out.path)?;
         let key = files::read_secret(path)?.upgrade().map_err(|e| e.within(path.display()))?;
         let (value, lines) = write(&key, Limits::of_key(key.public()), &args.out.path, None)?;
         return report(args.report.json, &value, &lines);
@@ -39,7 +36,7 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
         AnyScheme::Sums(scheme) => scheme,
     };
     vectors::refuse(&[("--rotations", !args.rotations.is_empty())], scheme.name())?;
-    refuse_existing(&args.out.path)?;
+    files::refuse_keys(&args.out.path)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
     let has_ranges = args.ranges_key || former.as_ref().is_some_and(Former::has_ranges);
     if has_ranges && !HAS_BOOTSTRAPS {
@@ -68,19 +65,6 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
         lines.extend(former.steps(&key, &args.out.path));
     }
     report(args.report.json, &value, &lines)
-}
-
-/// Refuses a folder that holds a file of a key, before work is spent on one.
-pub(crate) fn refuse_existing(out: &Path) -> Result<(), Failure> {
-    if out.exists() && !out.is_dir() {
-        return Err(Failure::Work(format!("{}: is no folder", out.display())));
-    }
-    let own: Vec<_> = FILES.iter().chain([&RANGES_KEY]).map(|name| out.join(name)).collect();
-    let nodes = LocalNodes::of_folder(out);
-    match own.iter().map(PathBuf::as_path).chain(nodes.all()).find(|path| path.exists()) {
-        Some(path) => Err(Error::Exists { path: path.into() }.into()),
-        None => Ok(()),
-    }
 }
 
 /// A key that another one replaces.
@@ -173,7 +157,7 @@ pub(crate) fn write_files(
 }
 
 fn describe(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>), Failure> {
-    let [public, secret, clients, job] = FILES.map(|name| out.join(name));
+    let [public, secret, clients, job] = files::KEY_FILES.map(|name| out.join(name));
     let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
     let encrypts = key.public().encrypts();
     let id = key.public().id().to_string();

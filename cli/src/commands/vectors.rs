@@ -13,7 +13,6 @@ use ciphergram_he::{
 };
 use serde_json::json;
 
-use super::keygen::refuse_existing;
 use crate::{
     args::{AggregateArgs, DecryptArgs, EncryptArgs, KeygenArgs},
     engines::engine,
@@ -80,7 +79,7 @@ pub(crate) fn keygen(args: &KeygenArgs, preset: Preset) -> Result<(), Failure> {
     let rotations = Rotation::steps(&args.rotations, &parameters);
     let rotations = rotations.map_err(|why| Failure::Misuse(format!("--rotations: {why}")))?;
     let evaluation = args.out.path.join(EVALUATION);
-    refuse_existing(&args.out.path)?;
+    files::refuse_keys(&args.out.path)?;
     if evaluation.exists() {
         return Err(Error::Exists { path: evaluation }.into());
     }

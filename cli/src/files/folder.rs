@@ -5,6 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ciphergram_he::{Error, keys::RANGES_KEY};
+use ciphergram_nic::federation::nodes::LocalNodes;
+
 use super::output::{folder_of, sync};
 use crate::{
     failure::{Failure, at},
@@ -117,6 +120,22 @@ fn rename_new(old: &Path, new: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     fs::rename(old, new)
+}
+
+/// The files of a key, and the folder of clients' keys.
+pub(crate) const KEY_FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
+
+/// Refuses a folder that holds a file of a key, before work is spent on one.
+pub(crate) fn refuse_keys(out: &Path) -> Result<(), Failure> {
+    if out.exists() && !out.is_dir() {
+        return Err(Failure::Work(format!("{}: is no folder", out.display())));
+    }
+    let own: Vec<_> = KEY_FILES.iter().chain([&RANGES_KEY]).map(|name| out.join(name)).collect();
+    let nodes = LocalNodes::of_folder(out);
+    match own.iter().map(PathBuf::as_path).chain(nodes.all()).find(|path| path.exists()) {
+        Some(path) => Err(Error::Exists { path: path.into() }.into()),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

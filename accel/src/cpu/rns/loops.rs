@@ -1,12 +1,13 @@
 //! The loops over residues: for any processor, one residue at a time, with `u128` products. A processor may have its
 //! own.
 
-use rand_core::Rng as _;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng as _, SeedableRng as _};
 use zeroize::Zeroizing;
 
 use super::{
     BLOCKS, Factor, LIFTED, Limb, Phase, RUN, STREAM_WORDS, TOGETHER, Tables, Turn, WeightRow,
-    mask, mul_lazy, sampling,
+    mask, mul_lazy,
 };
 use crate::{
     beats,
@@ -219,7 +220,7 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
     /// Makes words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple
     /// of [`STREAM_WORDS`].
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
-        let mut rng = sampling::stream(key, stream, at);
+        let mut rng = self::stream(key, stream, at);
         out.iter_mut().for_each(|word| *word = rng.next_u64());
     }
 
@@ -233,7 +234,7 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         run: u64,
         primes: &[u64; beats::LANES],
     ) -> bool {
-        let mut draws = sampling::draws(self, key, stream, run);
+        let mut draws = draws(self, key, stream, run);
         let mut accepted = true;
         for (draws, &q) in draws.as_chunks_mut::<BLOCKS>().0.iter_mut().zip(primes) {
             for draw in draws {
@@ -445,4 +446,24 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
             }
         }
     }
+}
+
+/// Returns the ChaCha20 stream number `index` under `key`, from its word `at` on.
+fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
+    let mut bytes = Zeroizing::new([0u8; 32]);
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let mut rng = ChaCha20Rng::from_seed(*bytes);
+    rng.set_stream(index);
+    rng.set_word_pos(2 * u128::from(at));
+    rng
+}
+
+/// Returns the draws of run number `run`: lane 0 of each block, then lane 1.
+pub(super) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
+    let mut words = [0; STREAM_WORDS];
+    backend.keystream(&mut words, seed, index, run * STREAM_WORDS as u64);
+    let blocks = words.as_chunks::<{ beats::WORDS }>().0;
+    std::array::from_fn(|draw| beats::lane(&blocks[draw % BLOCKS], draw / BLOCKS))
 }

@@ -1,34 +1,9 @@
 //! Random polynomials from ChaCha20 streams.
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use zeroize::Zeroizing;
 
-use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER, mask};
-use crate::{
-    beats,
-    ring::{Ring, subtract_once},
-};
-
-/// Returns the ChaCha20 stream number `index` under `key`, from its word `at` on.
-pub(in crate::cpu) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
-    let mut bytes = Zeroizing::new([0u8; 32]);
-    for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    let mut rng = ChaCha20Rng::from_seed(*bytes);
-    rng.set_stream(index);
-    rng.set_word_pos(2 * u128::from(at));
-    rng
-}
-
-/// Returns the draws of run number `run`: lane 0 of each block, then lane 1.
-pub(in crate::cpu) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
-    let mut words = [0; STREAM_WORDS];
-    backend.keystream(&mut words, seed, index, run * STREAM_WORDS as u64);
-    let blocks = words.as_chunks::<{ beats::WORDS }>().0;
-    std::array::from_fn(|draw| beats::lane(&blocks[draw % BLOCKS], draw / BLOCKS))
-}
+use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER, loops::draws, mask};
+use crate::ring::{Ring, subtract_once};
 
 /// Adds the uniform polynomials of all seeds. Variable time: seeds are public.
 ///

@@ -9,11 +9,37 @@ use ciphergram_nic::{
     round::AggregatorEvent,
 };
 
-use super::status::{Presence, RoundPhase};
-
 /// The upper ends of the histograms' buckets, in seconds.
 const BUCKETS_S: [f64; 12] =
     [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0];
+
+/// A phase of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoundPhase {
+    /// From the first client's joining to the opening.
+    Waiting,
+    /// From the opening until every chunk is settled.
+    Summing,
+    /// From there until every sum is delivered, or given up.
+    Delivering,
+}
+
+impl RoundPhase {
+    pub(super) const ALL: [Self; 3] = [Self::Waiting, Self::Summing, Self::Delivering];
+
+    pub(super) fn name(self) -> &'static str {
+        ["waiting", "summing", "delivering"][self as usize]
+    }
+}
+
+/// The presence of clients, and the round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Presence {
+    pub(super) connected: usize,
+    pub(super) missing: usize,
+    /// The open round, or the last one; none before the first.
+    pub(super) round: Option<u32>,
+}
 
 /// Numbers of events since the start.
 #[derive(Clone, Default)]

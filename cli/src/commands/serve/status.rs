@@ -13,7 +13,7 @@ use ciphergram_nic::{
 };
 use serde_json::{Value, json};
 
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Presence, RoundPhase};
 use crate::report::time_now;
 
 /// Cells that a round's chunks are drawn in, at most.
@@ -27,25 +27,6 @@ const MAX_SAMPLES: usize = 121;
 /// The silence after which the loop of datagrams counts as stalled. It turns ten times a second.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
-/// A phase of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RoundPhase {
-    /// From the first client's joining to the opening.
-    Waiting,
-    /// From the opening until every chunk is settled.
-    Summing,
-    /// From there until every sum is delivered, or given up.
-    Delivering,
-}
-
-impl RoundPhase {
-    pub(super) const ALL: [Self; 3] = [Self::Waiting, Self::Summing, Self::Delivering];
-
-    pub(super) fn name(self) -> &'static str {
-        ["waiting", "summing", "delivering"][self as usize]
-    }
-}
-
 /// Constants of a server.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
@@ -54,15 +35,6 @@ pub(super) struct Terms {
     pub(super) min_clients: u16,
     /// 0 for no end.
     pub(super) rounds: u32,
-}
-
-/// The presence of clients, and the round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Presence {
-    pub(super) connected: usize,
-    pub(super) missing: usize,
-    /// The open round, or the last one; none before the first.
-    pub(super) round: Option<u32>,
 }
 
 /// The state of a client.

@@ -110,7 +110,7 @@ impl RunningSum for LaneSums {
             // A device alone lacks the step: the definition takes its place.
             Err(RunError::Unsupported { .. }) => {
                 for (sums, words) in sums.chunks_exact_mut(each).zip(words.chunks_exact(beats)) {
-                    beats::add_lanes(sums, words, &self.scheme.ring);
+                    beats::add_lanes(sums, words, self.scheme.ring.primes());
                 }
             }
             added => added?,
@@ -121,7 +121,7 @@ impl RunningSum for LaneSums {
             return Ok(None);
         }
         for (sums, words) in sums.chunks_exact_mut(each).zip(words.chunks_exact(beats)) {
-            beats::take_lanes(sums, words, &self.scheme.ring);
+            beats::take_lanes(sums, words, self.scheme.ring.primes());
         }
         let fault = self.scheme.range_fault(engine, &self.chunks, first, &words);
         // What was taken back is not in the sum, whatever another step says of it.
@@ -140,7 +140,7 @@ impl RunningSum for LaneSums {
             Err(RunError::Unsupported { .. }) => {
                 let chunks = out.chunks_exact_mut(self.beat_words);
                 for (out, sums) in chunks.zip(sums.chunks_exact(self.sum_words)) {
-                    beats::reduce_lanes(out, sums, &self.scheme.ring);
+                    beats::reduce_lanes(out, sums, self.scheme.ring.primes());
                 }
             }
             reduced => reduced?,
