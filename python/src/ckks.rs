@@ -75,6 +75,6 @@ impl Context {
         if found == expected {
             return Ok(());
         }
-        Err(SchemeError::KeyMismatch { found, expected }.into())
+        Err(SchemeError::KeyMismatch { what: "it was made under key", found, expected }.into())
     }
 }

@@ -69,7 +69,7 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
         (2, "the job does not admit it: a largest weight of 51, the job's is 50"),
         (3, "the tensors differ: it lacks tensor \"b\", which was agreed"),
         (4, "the same contribution was given twice"),
-        (6, &format!("it is of job {}, this is job {}", other.id(), job.id())),
+        (6, &format!("it is of job {}, not {}", other.id(), job.id())),
         (7, "the job does not admit it: a norm of 1.5 to clip to, which no client announces"),
         (8, "client 8 of 8 clients"),
     ] {
@@ -284,7 +284,7 @@ fn jobs_are_what_their_files_say_and_no_two_are_the_same() {
         let read = Job::from_json(&text, key.public()).unwrap();
         assert_eq!((&read, read.id()), (job, job.id()));
         let error = Job::from_json(&text, self::key().public()).err();
-        assert!(matches!(error, Some(Error::JobKey { .. })));
+        assert!(matches!(error, Some(Error::JobMismatch { what: "the job is of key", .. })));
         assert_eq!(
             job.clone().requiring(1).id(),
             job.id(),

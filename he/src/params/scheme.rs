@@ -137,8 +137,10 @@ impl FromStr for Scheme {
     type Err = ParameterError;
 
     fn from_str(name: &str) -> Result<Self, ParameterError> {
-        let unknown = || ParameterError::Scheme { name: name.into() };
-        Self::KNOWN.iter().copied().find(|s| s.name() == name).ok_or_else(unknown)
+        Self::KNOWN.iter().copied().find(|s| s.name() == name).ok_or_else(|| {
+            let known: Vec<_> = Self::KNOWN.iter().map(|scheme| scheme.name()).collect();
+            ParameterError(format!("no scheme {name:?}; there are {}", known.join(", ")))
+        })
     }
 }
 

@@ -98,7 +98,7 @@ impl SumScheme for Plain {
         _: u32,
         words: &[u64],
     ) -> Option<CiphertextFault> {
-        beats::first_bad_lane(words, &RING).map(|lane| CiphertextFault::Residue { lane })
+        beats::first_bad_lane(words, &RING).map(CiphertextFault::residue)
     }
 }
 

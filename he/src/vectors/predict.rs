@@ -46,7 +46,7 @@ pub fn predict(
     if found != inputs {
         let hint = match input.layout {
             Layout::Columns => "",
-            _ => "; encrypt a batch with --columns",
+            _ => "; encrypt a batch in columns",
         };
         return refuse(format!("it takes {inputs} values, and the input has {found}{hint}"));
     }
