@@ -18,6 +18,8 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
         E::TooManyContributors { found, .. } => {
             return Some(format!("make a key with --clients {found}"));
         }
+        E::KeyKind { found: "levelled", .. } => "make one with keygen --scheme ckks-sum",
+        E::KeyKind { found: "ckks-sum", .. } => "keygen --public-encrypt makes one",
         E::NoSumKey => "make it one with `ciphergram key upgrade`",
         E::NoNumber => "give its number with --client",
         E::NoJob => "make one with `ciphergram job`",
@@ -55,6 +57,7 @@ fn vector_remedy(error: &CkksError) -> Option<String> {
         E::BeyondRange { .. } => "clip values with --clip, or agree on a larger --range",
         E::NoRoom => "encrypt with a smaller --range, or weigh by less",
         E::NoRelinearisation => "give keys/evaluation.cgk",
+        E::ModelInput { .. } => "encrypt a batch with --columns",
         E::NoConjugate => "make it with `keygen --rotations conjugate`",
         E::NoRotation { steps } => {
             return Some(format!("make it with `keygen --rotations {steps}`"));

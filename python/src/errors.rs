@@ -212,7 +212,7 @@ fn describe_vector(error: &CkksError) -> (&'static str, Facts) {
     let facts = Facts::default();
     match error {
         E::Parameters { .. } => ("ParameterError", facts),
-        E::Vectors { .. } | E::Model { .. } => ("LayoutError", facts),
+        E::Vectors { .. } | E::Model { .. } | E::ModelInput { .. } => ("LayoutError", facts),
         E::Value { index, value, .. } if !value.is_finite() => {
             ("NotFinite", facts.count("index", *index).text("value", value))
         }

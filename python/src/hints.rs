@@ -23,6 +23,8 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
         E::Weight { .. } => {
             "say max_weight=, the largest of any client, of the job and here, or scale the weights of all clients alike"
         }
+        E::KeyKind { found: "levelled", .. } => "make one with keygen(\"ckks-sum\")",
+        E::KeyKind { found: "ckks-sum", .. } => "keygen(\"ckks-sum-public\") makes one",
         E::NoSumKey => "make it one with `ciphergram key upgrade`",
         E::NoNumber => "give its number with number=",
         E::Ledger { .. } => "name another place with ledger=",

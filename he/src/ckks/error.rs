@@ -66,6 +66,16 @@ pub enum CkksError {
         /// The fault.
         why: String,
     },
+    /// A vector, not of columns, of another size than a model's inputs.
+    #[error(
+        "this model cannot be run on encrypted values: it takes {expected} values, and the input has {found}"
+    )]
+    ModelInput {
+        /// The model's inputs.
+        expected: usize,
+        /// Values of the vector.
+        found: usize,
+    },
     /// Operands of two sets of parameters, or keys of another one.
     #[error("{what} is of other parameters; use one preset for all")]
     OtherParameters {

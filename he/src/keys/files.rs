@@ -120,7 +120,7 @@ impl KeyFile {
             Self::Sums(key) => Ok(key),
             Self::Levelled(..) => Err(Error::KeyKind {
                 found: "levelled",
-                needed: "it is for vectors: rounds, jobs and proven sums need a key of another scheme, such as ckks-sum",
+                needed: "it is for vectors: rounds, jobs and proven sums need one of sums",
             }),
         }
     }
