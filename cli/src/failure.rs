@@ -9,7 +9,7 @@ use std::{
 use ciphergram_he::Error;
 use ciphergram_nic::federation;
 
-use crate::{progress::complain, signals::Signal};
+use crate::{hints, progress::complain, signals::Signal};
 
 /// A reason to fail: one line for standard error.
 #[derive(Clone)]
@@ -66,17 +66,14 @@ impl From<Error> for Failure {
         match error {
             // No file is named, so they were typed.
             Error::Parameters(e) => Self::Misuse(e.to_string()),
-            e if *e.cause() == Error::NoJob => {
-                Self::Work(format!("{e}: make one with `ciphergram job`"))
-            }
-            e => Self::Work(e.to_string()),
+            e => Self::Work(hints::line(&e, hints::remedy(&e))),
         }
     }
 }
 
 impl From<federation::Error> for Failure {
     fn from(error: federation::Error) -> Self {
-        Self::Work(error.to_string())
+        Self::Work(hints::line(&error, hints::round_remedy(&error)))
     }
 }
 

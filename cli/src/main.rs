@@ -11,6 +11,7 @@ mod demo;
 mod engines;
 mod failure;
 mod files;
+mod hints;
 mod nodes;
 mod progress;
 mod report;

@@ -57,18 +57,27 @@ impl Noise {
     /// Checks the choices.
     ///
     /// # Errors
-    /// [`NoiseError::Sigma`], [`NoiseError::Clip`] or [`NoiseError::Clients`].
+    /// A sigma or clip that is not positive and finite; numbers of clients that are none.
     pub fn new(literal: Literal) -> Result<Self, NoiseError> {
         let Literal { sigma, clip, clients, min_clients } = literal;
         if !(1..=MAX_CLIENTS).contains(&clients) || !(1..=clients).contains(&min_clients) {
-            return Err(NoiseError::Clients { clients, min_clients });
+            let why = format!(
+                "{min_clients} to {clients} clients; choose 1 to {MAX_CLIENTS}, and the fewest first"
+            );
+            return Err(NoiseError(why));
         }
         if !sigma.is_finite() || sigma <= 0.0 {
-            return Err(NoiseError::Sigma { sigma });
+            let why = format!(
+                "a sigma of {sigma}; choose a positive number, the noise of a sum in multiples of the clip"
+            );
+            return Err(NoiseError(why));
         }
         let noise = Self(literal);
         if !clip.is_normal() || clip < 0.0 || !noise.range().is_finite() {
-            return Err(NoiseError::Clip { clip });
+            let why = format!(
+                "a clip of {clip}; choose a positive number that leaves doubles room for the noise"
+            );
+            return Err(NoiseError(why));
         }
         Ok(noise)
     }
@@ -137,15 +146,15 @@ mod tests {
     fn numbers_that_are_none_are_refused() {
         for sigma in [0.0, -0.0, f64::NAN, f64::INFINITY] {
             let error = Noise::new(Literal { sigma, ..LITERAL }).unwrap_err();
-            assert!(matches!(error, NoiseError::Sigma { .. }), "{error}");
+            assert!(error.0.starts_with(&format!("a sigma of {sigma}; choose")), "{error}");
         }
         for clip in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e308, 1e-310] {
             let error = Noise::new(Literal { clip, ..LITERAL }).unwrap_err();
-            assert!(matches!(error, NoiseError::Clip { .. }), "{error}");
+            assert!(error.0.starts_with(&format!("a clip of {clip}; choose")), "{error}");
         }
         for (clients, min_clients) in [(0, 0), (1, 0), (1, 2), (1025, 1)] {
             let error = Noise::new(Literal { clients, min_clients, ..LITERAL }).unwrap_err();
-            assert_eq!(error, NoiseError::Clients { clients, min_clients });
+            assert!(error.0.starts_with(&format!("{min_clients} to {clients} clients; choose")));
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Everything that can go wrong, sorted by culprit.
 
 pub(crate) mod faults;
-mod noise;
 
 use std::path::PathBuf;
 
 use ciphergram_accel::RunError;
 
-use crate::{ckks::CkksError, params::scheme::Scheme};
+use crate::ckks::CkksError;
 
-pub use faults::{CiphertextFault, FrameError, ModulusFault, OperandFault, ParameterError};
+pub use faults::{
+    CiphertextFault, FrameError, ModulusFault, NoiseError, OperandFault, ParameterError,
+};
 pub(crate) use faults::{FRAME_VERSION, WRONG_LENGTH};
-pub use noise::NoiseError;
 
 /// The reason why an operation failed. Fields name what and where; no secret is ever among them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -56,9 +56,7 @@ pub enum Error {
         dtype: String,
     },
     /// Integers where they are refused.
-    #[error(
-        "tensor {tensor:?} is {dtype}, and integers are refused: keep or sum them (--integers)"
-    )]
+    #[error("tensor {tensor:?} is {dtype}, and integers are refused")]
     Integers {
         /// The tensor's name.
         tensor: String,
@@ -134,9 +132,7 @@ pub enum Error {
         dtype: &'static str,
     },
     /// More contributors than the fields have headroom for.
-    #[error(
-        "{found} contributors, but the key admits at most {admitted}: make a key with --clients {found}"
-    )]
+    #[error("{found} contributors, but the key admits at most {admitted}")]
     TooManyContributors {
         /// The number that there would be.
         found: usize,
@@ -164,13 +160,8 @@ pub enum Error {
         number: u16,
     },
     /// A key that updates cannot be sealed or summed under.
-    #[error(
-        "this key has no sum key, which shows that sums are right: make it one with `ciphergram keygen --upgrade`"
-    )]
+    #[error("this key has no sum key, which shows that sums are right")]
     NoSumKey,
-    /// A key that has nothing to be upgraded.
-    #[error("this key has a sum key already: use it as it is")]
-    HasSumKey,
     /// A number that is no client's.
     #[error("client {number} of {clients} clients, which are numbered from 0")]
     Number {
@@ -188,7 +179,7 @@ pub enum Error {
         asked: u16,
     },
     /// A secret key, which may contribute as any client.
-    #[error("which client contributes? A secret key may be any: give its number with --client")]
+    #[error("which client contributes? A secret key may be any")]
     NoNumber,
     /// Chunks would be sealed that this process already sealed under the same seed.
     #[error(
@@ -241,32 +232,14 @@ pub enum Error {
     /// A frame is not what it should be.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// A frame of another scheme than the key's.
-    #[error("it is of scheme {found}, the key of {expected}")]
-    SchemeMismatch {
-        /// The frame's.
-        found: Scheme,
-        /// The key's.
-        expected: Scheme,
-    },
-    /// A frame of other parameters than the key's.
-    #[error(
-        "its parameter set is {found}, the key's {expected}: clients and bits must be the same"
-    )]
-    ParametersMismatch {
-        /// The frame's, in words.
-        found: String,
-        /// The key's, in words.
-        expected: String,
-    },
-    /// A frame made under another key.
-    #[error(
-        "it was made under key {found}, and is used with key {expected}: all take part with the files of one keygen"
-    )]
+    /// Something of another scheme, parameter set or key than the key in use.
+    #[error("{what} {found}, not {expected}: all take part with the files of one keygen")]
     KeyMismatch {
-        /// The frame's key id.
+        /// The words before what was found.
+        what: &'static str,
+        /// The scheme, set or key id of what was given.
         found: String,
-        /// The given key's id.
+        /// That of the key in use.
         expected: String,
     },
     /// A ciphertext that nobody could have made honestly.
@@ -307,20 +280,14 @@ pub enum Error {
         /// The fault.
         why: String,
     },
-    /// A job under another key.
-    #[error("the job is of key {found}, this is key {expected}: use the job made under this key")]
-    JobKey {
-        /// The job's key id.
-        found: String,
-        /// The given key's id.
-        expected: String,
-    },
-    /// Something made for another job.
-    #[error("it is of job {found}, this is job {expected}: all take part under one job file")]
-    AnotherJob {
+    /// Something made for another job, or a job under another key.
+    #[error("{what} {found}, not {expected}: all take part under one job file")]
+    JobMismatch {
+        /// The words before what was found.
+        what: &'static str,
         /// The id found.
         found: String,
-        /// The id of the job given.
+        /// The id of the job or key given.
         expected: String,
     },
     /// Terms that the job does not admit.
@@ -329,8 +296,20 @@ pub enum Error {
         /// The first that is beyond it.
         why: String,
     },
+    /// A range above those that the job admits.
+    #[error(
+        "the job does not admit it: tensor {tensor:?} has range {range}, the job admits {most} at most"
+    )]
+    RangeBeyondJob {
+        /// The tensor's name.
+        tensor: String,
+        /// Its range.
+        range: f64,
+        /// The largest that the job admits.
+        most: f64,
+    },
     /// A contribution of another round than the first.
-    #[error("it is of round {found}, others are of round {expected}: {}", caught_up(*found, *expected))]
+    #[error("it is of round {found}, others are of round {expected}")]
     AnotherRound {
         /// The round found.
         found: u64,
@@ -384,16 +363,6 @@ pub enum Error {
         /// The round.
         round: u64,
     },
-    /// A round beyond those that a job's privacy budget is for.
-    #[error(
-        "round {round} is beyond the {rounds} rounds that the job's privacy budget is for: make another job"
-    )]
-    BudgetSpent {
-        /// The round.
-        round: u64,
-        /// The rounds of the budget.
-        rounds: u32,
-    },
     /// Two clients of a round who opened different sums of an earlier one.
     #[error(
         "another sum of round {round} was opened here than most clients opened: an aggregator that began the round again, \
@@ -423,31 +392,23 @@ pub enum Error {
         end: u32,
     },
     /// A Paillier modulus that is not safe to use.
-    #[error("the Paillier modulus {0}")]
+    #[error(transparent)]
     Modulus(#[from] ModulusFault),
-    /// A JSON file that does not say what it should.
+    /// A file, not of a frame, that does not say what it should.
     #[error("not a valid {what}: {why}")]
-    Json {
+    Format {
         /// The kind of file that was expected.
         what: &'static str,
         /// The fault.
         why: String,
     },
-    /// A file of a later version than this program knows.
-    #[error("made by a newer ciphergram: version {found}; this reads up to {known}")]
-    Newer {
-        /// The version found.
-        found: u64,
-        /// The latest version that this program reads.
-        known: u32,
-    },
     /// No job beside a key.
     #[error("there is no job, which clients agree on once")]
     NoJob,
-    /// A tensor file that is not safetensors.
-    #[error("not a valid safetensors file: {why}")]
-    Safetensors {
-        /// The fault.
+    /// A ledger that cannot be kept.
+    #[error("a key's use is recorded there: {why}")]
+    Ledger {
+        /// The operating system's words.
         why: String,
     },
     /// The operating system refused.
@@ -483,30 +444,17 @@ pub enum Error {
 
     // Private ranges.
     /// A program without the bootstraps that private ranges take.
-    #[error(
-        "this program is built without private ranges: build it with `cargo build --release --features tfhe`"
-    )]
+    #[error("this program is built without private ranges")]
     WithoutTfhe,
     /// A job that agrees on ranges, and a key that cannot propose any.
-    #[error("the key has no secret of ranges: make one that has with keygen --ranges-key")]
+    #[error("the key has no secret of ranges")]
     NoRangesSecret,
     /// A job that agrees on ranges, and an aggregator that cannot find any.
-    #[error(
-        "the job agrees on private ranges, and there is no key to find them with: give the aggregator \
-         ranges-evaluation.cgk, which keygen --ranges-key makes"
-    )]
+    #[error("the job agrees on private ranges, and there is no key to find them with")]
     NoRangesKey,
     /// A job whose ranges are told, where private ones are asked for.
-    #[error("the job agrees on no private ranges: make one that does with job --ranges agree")]
+    #[error("the job agrees on no private ranges")]
     RangesNotPrivate,
-    /// Another ranges key than the job's.
-    #[error("ranges key {found}, but the job's is {expected}: use the one made with its key")]
-    RangesKey {
-        /// The name found.
-        found: String,
-        /// The job's.
-        expected: String,
-    },
     /// Fewer clients than the rank asks for.
     #[error("{found} proposals of ranges, which have no {rank}-th largest")]
     TooFewProposals {
@@ -527,6 +475,15 @@ impl Error {
         }
     }
 
+    /// Makes the error of something of another key, or of what follows from it.
+    pub(crate) fn other_key(
+        what: &'static str,
+        found: impl ToString,
+        expected: impl ToString,
+    ) -> Self {
+        Self::KeyMismatch { what, found: found.to_string(), expected: expected.to_string() }
+    }
+
     /// Adds where it happened, unless it says so already.
     #[must_use]
     pub fn within(self, place: impl ToString) -> Self {
@@ -541,15 +498,5 @@ impl Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self::Io { why: error.to_string() }
-    }
-}
-
-/// Returns who catches up with whom: rounds of a client ascend.
-fn caught_up(found: u64, others: u64) -> String {
-    match found < others {
-        true => format!("its client catches up by encrypt --round {others}"),
-        false => format!(
-            "its client can go back to none, so the others catch up by encrypt --round {found}"
-        ),
     }
 }

@@ -126,24 +126,26 @@ impl Job {
     /// Refuses another key than the job's.
     ///
     /// # Errors
-    /// [`Error::JobKey`].
+    /// [`Error::JobMismatch`].
     pub fn check_key(&self, key: &PublicKey) -> Result<(), Error> {
         if self.key == key.id() {
             return Ok(());
         }
-        Err(Error::JobKey { found: self.key.to_string(), expected: key.id().to_string() })
+        let (found, expected) = (self.key.to_string(), key.id().to_string());
+        Err(Error::JobMismatch { what: "the job is of key", found, expected })
     }
 
     /// Refuses another job.
     ///
     /// # Errors
-    /// [`Error::AnotherJob`].
+    /// [`Error::JobMismatch`].
     pub fn check_id(&self, found: JobId) -> Result<(), Error> {
         let expected = self.id();
         if found == expected {
             return Ok(());
         }
-        Err(Error::AnotherJob { found: found.to_string(), expected: expected.to_string() })
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Err(Error::JobMismatch { what: "it is of job", found, expected })
     }
 
     /// Refuses a number that is no client's.
@@ -300,13 +302,16 @@ impl Job {
     /// Returns the terms of one round.
     ///
     /// # Errors
-    /// As [`check_agreement`](Self::check_agreement); [`Error::BudgetSpent`].
+    /// As [`check_agreement`](Self::check_agreement); [`Error::BeyondJob`].
     pub fn terms<'a>(&'a self, round: u64, agreement: &'a Agreement) -> Result<Terms<'a>, Error> {
         self.check_agreement(agreement)?;
         if let Some(Budget { rounds, .. }) = self.limits.budget()
             && round >= rounds.into()
         {
-            return Err(Error::BudgetSpent { round, rounds });
+            let why = format!(
+                "round {round} is beyond the {rounds} rounds that its privacy budget is for: make another job"
+            );
+            return Err(Error::BeyondJob { why });
         }
         Ok(Terms { job: self, round, agreement })
     }
@@ -333,13 +338,8 @@ fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
     let mut rounded = tensors.filter(|&(_, &precision)| precision != Precision::Exact);
     match rounded.find(|&((_, &range), _)| range > most) {
         None => Ok(()),
-        Some(((TensorSpec { name, .. }, range), _)) => {
-            let why = format!(
-                "tensor {name:?} has range {range}, the job admits {most} at most: measure it from values clipped to \
-                 that (`ranges --policy fixed:{most}`; without a ranges file --clip {most} does), or make a job with a \
-                 larger --max-range"
-            );
-            Err(Error::BeyondJob { why })
+        Some(((TensorSpec { name, .. }, &range), _)) => {
+            Err(Error::RangeBeyondJob { tensor: name.clone(), range, most })
         }
     }
 }

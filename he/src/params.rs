@@ -80,10 +80,12 @@ impl Parameters {
     pub fn new(literal: Literal) -> Result<Self, ParameterError> {
         let Literal { scheme, clients, bits } = literal;
         if !(1..=MAX_CLIENTS).contains(&clients) {
-            return Err(ParameterError::Clients { clients });
+            return Err(ParameterError(format!("{clients} clients; choose 1 to {MAX_CLIENTS}")));
         }
         if !BITS.contains(&bits) {
-            return Err(ParameterError::Bits { bits });
+            let (least, most) = (BITS.start(), BITS.end());
+            let why = format!("{bits} bits a value; choose {least} to {most}");
+            return Err(ParameterError(why));
         }
         let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
         let mut larger = vec![];
@@ -360,11 +362,10 @@ mod tests {
     #[test]
     fn refuses_what_is_out_of_range() {
         let scheme = Scheme::CkksSum;
-        assert_eq!(parameters(scheme, 0, 16), Err(ParameterError::Clients { clients: 0 }));
-        assert_eq!(parameters(scheme, 1025, 16), Err(ParameterError::Clients { clients: 1025 }));
-        let text = parameters(scheme, 1025, 16).unwrap_err().to_string();
-        assert_eq!(text, format!("1025 clients; choose 1 to {MAX_CLIENTS}"));
-        assert_eq!(parameters(scheme, 4, 7), Err(ParameterError::Bits { bits: 7 }));
-        assert_eq!(parameters(scheme, 4, 25), Err(ParameterError::Bits { bits: 25 }));
+        let refused = |clients, bits| parameters(scheme, clients, bits).unwrap_err().to_string();
+        assert_eq!(refused(0, 16), "0 clients; choose 1 to 1024");
+        assert_eq!(refused(1025, 16), "1025 clients; choose 1 to 1024");
+        assert_eq!(refused(4, 7), "7 bits a value; choose 8 to 24");
+        assert_eq!(refused(4, 25), "25 bits a value; choose 8 to 24");
     }
 }

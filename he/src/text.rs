@@ -17,7 +17,7 @@ pub fn read(what: &'static str, path: &Path) -> Result<Zeroizing<String>, Error>
         Err(_) => {
             let why =
                 "it is not text, as JSON files are; encrypted files and evaluation keys are binary";
-            Err(Error::Json { what, why: why.into() })
+            Err(Error::Format { what, why: why.into() })
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-use crate::Error;
+use crate::{Error, error::FrameError};
 
 /// Refuses a version later than the last one known.
 ///
 /// # Errors
-/// [`Error::Newer`].
+/// [`FrameError::Version`].
 pub fn check(found: u64, known: u32) -> Result<(), Error> {
-    if found <= known.into() { Ok(()) } else { Err(Error::Newer { found, known }) }
+    if found <= known.into() { Ok(()) } else { Err(FrameError::Version { found, known }.into()) }
 }
 
 /// Checks what a JSON file says of its kind and version, before its other members are looked at: those of a later
@@ -28,7 +28,7 @@ pub(crate) fn check_json(
         kind: String,
         version: u64,
     }
-    let invalid = |why: String| Error::Json { what, why };
+    let invalid = |why: String| Error::Format { what, why };
     let found: Members = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
     if found.kind != kind || found.version == 0 {
         return Err(invalid(format!("kind {:?}, version {}", found.kind, found.version)));
@@ -55,11 +55,11 @@ pub fn check_lines(text: &str, kind: &'static str, known: u32) -> Result<(), Err
         }
         let (found, version) = (words.next().unwrap_or_default(), words.next());
         if found != kind {
-            return Err(Error::Json { what: kind, why: format!("it is of kind {found:?}") });
+            return Err(Error::Format { what: kind, why: format!("it is of kind {found:?}") });
         }
         return match version.and_then(|version| version.parse().ok()) {
             Some(version) => check(version, known),
-            None => Err(Error::Json { what: kind, why: "it names no version".into() }),
+            None => Err(Error::Format { what: kind, why: "it names no version".into() }),
         };
     }
     Ok(())
@@ -87,9 +87,10 @@ mod tests {
         ] {
             assert_eq!(check(old), Ok(()), "{old}");
         }
-        assert_eq!(check("# ciphergram allow 3"), Err(Error::Newer { found: 3, known: 2 }));
+        let newer = FrameError::Version { found: 3, known: 2 };
+        assert_eq!(check("# ciphergram allow 3"), Err(newer.into()));
         for wrong in ["# ciphergram node 1", "# ciphergram allow", "# ciphergram allow x"] {
-            assert!(matches!(check(wrong), Err(Error::Json { .. })), "{wrong}");
+            assert!(matches!(check(wrong), Err(Error::Format { .. })), "{wrong}");
         }
     }
 }

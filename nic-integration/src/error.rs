@@ -41,46 +41,27 @@ pub enum NicError {
         /// The rkey asked for.
         rkey: u32,
     },
-    /// A datagram size that cannot hold a header, a tag and a useful payload, or exceeds UDP's.
-    #[error("datagrams of {bytes} bytes are not possible")]
-    DatagramSize {
-        /// The size asked for.
-        bytes: usize,
-    },
     /// Shards of chunks that do not cover a sum, one after the other, group together.
     #[error("the shards of chunks to sum do not follow one another over all of them")]
     Shards,
     /// Whole contributions that take more bytes than may wait for the rest of their chunks.
     #[error(
-        "the contributions of this round take {bytes} bytes, and {MAX_STAGED_BYTES} may wait to be \
-         whole: serve it by chunk (--by-chunk), or to fewer clients"
+        "the contributions of this round take {bytes} bytes, and {MAX_STAGED_BYTES} may wait to be whole"
     )]
     Staged {
         /// The bytes of all contributions together.
         bytes: u64,
     },
-    /// No pipeline, or more than there may be.
-    #[error("{pipelines} pipelines are not possible: from 1 to {most}")]
-    Pipelines {
-        /// Pipelines asked for.
-        pipelines: u16,
-        /// The most that is allowed.
-        most: u16,
-    },
-    /// A number of ports that is not one for each pipeline from the second on.
-    #[error("{pipelines} pipelines and {ports} further ports: each from the second on has one")]
-    Ports {
-        /// Pipelines asked for.
-        pipelines: u16,
-        /// Ports, without the first pipeline's.
-        ports: usize,
-    },
-    /// No path to a peer, or more than there may be.
-    #[error("{sockets} paths are not possible: from 1 to {most}, paths times flows")]
-    Paths {
-        /// Sockets asked for: paths times flows.
-        sockets: usize,
-        /// The most that is allowed.
+    /// Fewer or more than there may be of something.
+    #[error("{found} {what} are not possible: from {least} to {most}")]
+    OutOfRange {
+        /// The thing that is counted.
+        what: &'static str,
+        /// The number asked for.
+        found: usize,
+        /// The fewest that are allowed.
+        least: usize,
+        /// The most that are allowed.
         most: usize,
     },
     /// Rounds need 1 ≤ minimum ≤ clients ≤ 65,535.
@@ -98,9 +79,7 @@ pub enum NicError {
         node: NodeId,
     },
     /// A text that is no node key.
-    #[error(
-        "not a node key: 43 characters of base64 are expected, as `ciphergram identity` writes them"
-    )]
+    #[error("not a node key: 43 characters of base64 are expected")]
     NodeKey,
     /// Chunks were pushed, or a layout accepted, while no round is open for it.
     #[error("no round is open")]
@@ -116,11 +95,13 @@ pub enum NicError {
     /// The first two bytes are not "CG".
     #[error("not a ciphergram")]
     Magic,
-    /// Another version of the protocol.
-    #[error("protocol version {version} is not spoken here")]
-    Version {
-        /// The version found.
-        version: u8,
+    /// A version of the protocol, or an operation, that this version does not know.
+    #[error("{what} {code} is not known")]
+    Unknown {
+        /// The kind of code.
+        what: &'static str,
+        /// The code found.
+        code: u8,
     },
     /// A tag that is not its sender's, or of no session of ours.
     #[error("the tag does not match")]
@@ -128,21 +109,11 @@ pub enum NicError {
     /// A message of a handshake that does not open.
     #[error("the handshake failed")]
     Handshake,
-    /// An operation this version does not know.
-    #[error("opcode {code} is not known")]
-    Opcode {
-        /// The opcode found.
-        code: u8,
-    },
-    /// A field that must be zero is not, or must not be zero and is.
-    #[error("header field at byte {at} is not allowed")]
-    HeaderField {
-        /// The field's first byte.
-        at: usize,
-    },
-    /// A round message or acknowledgement that ends too soon, runs on, or holds an unknown code.
-    #[error("malformed message at byte {at}")]
-    Message {
+    /// A header, round message or acknowledgement that ends too soon, runs on, or holds what it must not.
+    #[error("malformed {what} at byte {at}")]
+    Malformed {
+        /// The part of a datagram.
+        what: &'static str,
         /// The offset of the first byte that is wrong.
         at: usize,
     },
@@ -165,6 +136,19 @@ pub enum NicError {
         /// The operating system's error.
         kind: io::ErrorKind,
     },
+}
+
+impl NicError {
+    /// Makes the error of so many pipelines, of which there may be `most`.
+    pub(crate) fn pipelines(found: u16, most: u16) -> Self {
+        let (found, most) = (found.into(), most.into());
+        Self::OutOfRange { what: "pipelines", found, least: 1, most }
+    }
+
+    /// Makes the error of so many sockets, of which there are `most`.
+    pub(crate) fn paths(found: usize, most: usize) -> Self {
+        Self::OutOfRange { what: "paths times flows", found, least: 1, most }
+    }
 }
 
 impl From<io::Error> for NicError {

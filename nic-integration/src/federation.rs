@@ -50,7 +50,7 @@ pub enum Error {
     #[error(transparent)]
     Nic(#[from] NicError),
     /// More clients declared than the job has.
-    #[error("--clients {declared}, but the job has {admitted}")]
+    #[error("{declared} clients, but the job has {admitted}")]
     TooManyClients {
         /// Clients declared.
         declared: u16,

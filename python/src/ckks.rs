@@ -70,7 +70,7 @@ impl Context {
         if found == expected {
             return Ok(());
         }
-        Err(SchemeError::KeyMismatch { found, expected }.into())
+        Err(SchemeError::KeyMismatch { what: "it was made under key", found, expected }.into())
     }
 }
 

@@ -1,5 +1,4 @@
-//! Errors of the crates beneath as Python's: a class for each kind, the words with options named as arguments, and
-//! the facts as attributes.
+//! Errors of the crates beneath as Python's: a class for each kind, and the facts as attributes.
 
 use ciphergram_he::{
     Error as SchemeError,
@@ -13,6 +12,8 @@ use pyo3::{
     prelude::*,
     types::{PyBool, PyDict},
 };
+
+use crate::hints::{line, remedy, round_remedy};
 
 /// Everything that a call can fail with.
 #[derive(Debug)]
@@ -64,84 +65,13 @@ impl From<Error> for PyErr {
             Error::Own(class, text) => raise(py, class, &text, Facts::default()),
             Error::Round(error) => {
                 let (class, facts) = describe_round(&error);
-                raise(py, class, &error.to_string(), facts)
+                raise(py, class, &line(&error, round_remedy(&error)), facts)
             }
             Error::Scheme(error) => {
                 let (class, facts) = describe(&error);
-                raise(py, class, &words(&error), facts)
+                raise(py, class, &line(&error, remedy(&error)), facts)
             }
         })
-    }
-}
-
-/// Returns an error's words, those about integers and vectors with what can be done about them here.
-fn words(error: &SchemeError) -> String {
-    match error {
-        SchemeError::In { place, error } => format!("{place}: {}", words(error)),
-        SchemeError::Ckks(error) => vector_words(error),
-        SchemeError::Operand { fault: OperandFault::Scale { found, expected }, .. } => format!(
-            "the scales are {expected} and {found}: bring both to {} with rescale",
-            found.max(expected)
-        ),
-        SchemeError::Integers { tensor, dtype } => {
-            format!(
-                "tensor {tensor:?} is {dtype}, and integers are refused: keep them out of the sum with \
-                 integers=\"keep\", or sum them with integers=\"sum\""
-            )
-        }
-        SchemeError::Weight { weight, max_weight } => format!(
-            "weight {weight} is not from 1 to the agreed largest, {max_weight}: say max_weight=, the largest of any \
-             client, of the job and here, or scale the weights of all clients alike"
-        ),
-        SchemeError::NoNumber => {
-            "which client takes part? A secret key may be any: give its number with number=".into()
-        }
-        SchemeError::WithoutTfhe => {
-            "this package is built without private ranges: build it with `maturin build --release --features tfhe`"
-                .into()
-        }
-        SchemeError::NoRangesSecret => {
-            "the key has no secret of ranges: make one that has with keygen(ranges=\"agree\")".into()
-        }
-        SchemeError::RangesNotPrivate => {
-            "the job agrees on no private ranges: make one that does with Job(key, ranges=\"agree\")".into()
-        }
-        SchemeError::NoRangesKey => {
-            "the job agrees on private ranges, and there is no key to find them with: say ranges_key=, \
-             RangesKey.load(\"ranges-evaluation.cgk\")"
-                .into()
-        }
-        error => error.to_string(),
-    }
-}
-
-/// Returns the words of an error about vectors.
-fn vector_words(error: &CkksError) -> String {
-    use CkksError as E;
-    match error {
-        E::NoRelinearisation => {
-            "a product of vectors needs evaluation keys: give them by vector.under(keys.evaluation)".into()
-        }
-        E::NoRotation { steps } => {
-            format!(
-                "there is no key for a rotation by {steps} here: give the evaluation keys by vector.under(keys.evaluation), \
-                 and make the key with rotations=[{steps}] if they have none"
-            )
-        }
-        E::NoRotations { of } => {
-            format!(
-                "there are no keys for all rotations of {of:?} here: give the evaluation keys by \
-                 vector.under(keys.evaluation), and make the keys with rotations=[{of:?}] if they have none"
-            )
-        }
-        E::BeyondRange { index, value, range, .. } => {
-            format!("value {index} is {value}, beyond range={range}: clip values, or give a larger range")
-        }
-        E::NoRoom => "the result may be larger than its modulus holds: encrypt all vectors with one range=, no \
-                      larger than it must be, take a preset with more levels, or sum a matrix before the \
-                      product rather than the results behind it"
-            .into(),
-        error => error.to_string(),
     }
 }
 
@@ -193,7 +123,7 @@ pub(crate) fn raise(py: Python<'_>, class: &str, text: &str, facts: Facts) -> Py
             };
             fields.set_item(name, value)?;
         }
-        Ok(PyErr::from_value(class.call((in_python(text),), Some(&fields))?))
+        Ok(PyErr::from_value(class.call((text,), Some(&fields))?))
     };
     make().unwrap_or_else(|error| error)
 }
@@ -246,14 +176,13 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
         E::TooFewProposals { found, .. } => ("TooFew", facts.count("found", *found)),
         E::SameContribution => ("DuplicateClient", facts),
         E::SameNumber { number } => ("DuplicateClient", facts.count("client", *number)),
-        E::NoSumKey | E::HasSumKey | E::KeyKind { .. } => ("KeyKind", facts),
+        E::NoSumKey | E::KeyKind { .. } => ("KeyKind", facts),
         E::Number { number, .. } => ("ClientNumberError", facts.count("client", *number)),
         E::AnotherClient { .. } | E::NoNumber => ("ClientNumberError", facts),
-        E::SchemeMismatch { .. } | E::ParametersMismatch { .. } => ("KeyMismatch", facts),
-        E::KeyMismatch { found, expected } | E::RangesKey { found, expected } => {
+        E::KeyMismatch { found, expected, .. } => {
             ("KeyMismatch", facts.text("found", found).text("expected", expected))
         }
-        E::JobKey { found, expected } | E::AnotherJob { found, expected } => {
+        E::JobMismatch { found, expected, .. } => {
             ("JobMismatch", facts.text("found", found).text("expected", expected))
         }
         _ => describe_rest(error),
@@ -266,9 +195,7 @@ fn describe_operand(fault: &OperandFault) -> (&'static str, Facts) {
     let facts = Facts::default();
     match fault {
         F::NotFinite { index } => ("NotFinite", facts.count("index", *index)),
-        F::NotBelow { index, .. } | F::TooLarge { index, .. } | F::Beyond { index } => {
-            ("Overflow", facts.count("index", *index))
-        }
+        F::TooLarge { index, .. } => ("Overflow", facts.count("index", *index)),
         F::Scale { found, expected } => {
             ("ScaleMismatch", facts.count("found", *found).count("expected", *expected))
         }
@@ -284,10 +211,8 @@ fn describe_vector(error: &CkksError) -> (&'static str, Facts) {
     use CkksError as E;
     let facts = Facts::default();
     match error {
-        E::Preset { .. } | E::Sizes { .. } | E::Insecure { .. } | E::WideMatrix { .. } => {
-            ("ParameterError", facts)
-        }
-        E::TooMany { .. } | E::Vectors { .. } | E::Model { .. } => ("LayoutError", facts),
+        E::Parameters { .. } => ("ParameterError", facts),
+        E::Vectors { .. } | E::Model { .. } | E::ModelInput { .. } => ("LayoutError", facts),
         E::Value { index, value, .. } if !value.is_finite() => {
             ("NotFinite", facts.count("index", *index).text("value", value))
         }
@@ -305,9 +230,6 @@ fn describe_vector(error: &CkksError) -> (&'static str, Facts) {
         ),
         E::NoRoom => ("Overflow", facts),
         E::OutOfLevels | E::Level { .. } => ("OutOfLevels", facts),
-        E::OtherKey { found, expected, .. } => {
-            ("KeyMismatch", facts.text("found", found).text("expected", expected))
-        }
         E::OtherParameters { .. } => ("KeyMismatch", facts),
         E::NoRelinearisation | E::NoConjugate => ("NoEvaluationKey", facts),
         E::NoRotation { steps } => ("NoEvaluationKey", facts.integer("rotation", *steps)),
@@ -324,9 +246,7 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::Frame(FrameError::Kind { found, expected }) => {
             ("BadFrame", facts.text("found", found).text("expected", expected))
         }
-        E::Frame(_) | E::Json { .. } | E::Newer { .. } | E::Safetensors { .. } => {
-            ("BadFrame", facts)
-        }
+        E::Frame(_) | E::Format { .. } => ("BadFrame", facts),
         E::Ciphertext { chunk, .. } | E::Empty { chunk } => {
             ("BadCiphertext", facts.count("chunk", *chunk))
         }
@@ -334,7 +254,7 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::NotTheirs { contributors } => {
             ("SumMismatch", facts.count("contributors", *contributors))
         }
-        E::BeyondJob { .. } | E::BudgetSpent { .. } => ("BeyondJob", facts),
+        E::BeyondJob { .. } | E::RangeBeyondJob { .. } => ("BeyondJob", facts),
         E::AnotherRound { found, expected } => {
             ("RoundMismatch", facts.count("found", *found).count("expected", *expected))
         }
@@ -350,7 +270,7 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
         E::WithoutTfhe | E::NoRangesSecret | E::NoRangesKey => ("NoRangesKey", facts),
         E::Exists { path } => ("Exists", facts.text("path", path.display())),
-        E::Io { why } => match os_code(why) {
+        E::Io { why } | E::Ledger { why } => match os_code(why) {
             Some(code) => ("FileError", facts.count("errno", code)),
             None => ("FileError", facts),
         },
@@ -389,40 +309,6 @@ fn describe_round(error: &RoundError) -> (&'static str, Facts) {
         E::Stopped => ("Stopped", facts),
         _ => ("CiphergramError", facts),
     }
-}
-
-/// Names options as arguments: `--min-clients 3` becomes `min_clients=3`. Names in quotes stay as they are.
-pub(crate) fn in_python(text: &str) -> String {
-    let parts = text.split('"').enumerate();
-    let parts: Vec<_> =
-        parts.map(|(at, part)| if at % 2 == 0 { arguments(part) } else { part.into() }).collect();
-    parts.join("\"")
-}
-
-fn arguments(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("--") {
-        let (before, option) = (&rest[..at], &rest[at + 2..]);
-        let end =
-            option.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(option.len());
-        out.push_str(before);
-        if end == 0 {
-            out.push_str("--");
-            rest = option;
-            continue;
-        }
-        out.push_str(&option[..end].replace('-', "_"));
-        out.push('=');
-        rest = &option[end..];
-        // Its value, if one follows: a number, or a placeholder.
-        let value = rest.strip_prefix(' ').unwrap_or("");
-        if value.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_uppercase()) {
-            rest = value;
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 /// Refuses to write a secret into a pickle.

@@ -9,6 +9,7 @@ use pyo3::{prelude::*, types::PyBytes};
 use crate::{
     arrays,
     errors::{Result, weight, whole},
+    hints,
     holder::Holder,
     job::PyJob,
     keys::{PyClientKey, PyPublicKey, PySecretKey},
@@ -152,9 +153,8 @@ pub(crate) fn join_round(
         let found = run(py, || Ok(terms.find_ranges(key, &job, &announced, &|_| {})?))?;
         terms.private_ranges = Some(found);
     }
-    let left_out = left_out
-        .into_iter()
-        .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));
+    let left_out =
+        left_out.into_iter().map(|(client, why)| (client, hints::line(&why, hints::remedy(&why))));
     let bytes = terms.to_bytes(public.key());
     Ok(PyRoundTerms { terms, left_out: left_out.collect(), bytes })
 }

@@ -234,7 +234,7 @@ impl PyCiphertexts {
             return Ok(());
         }
         let found = self.key_id();
-        Err(SchemeError::KeyMismatch { found, expected }.into())
+        Err(SchemeError::KeyMismatch { what: "it was made under key", found, expected }.into())
     }
 
     fn with(&self, ciphertexts: Ciphertexts) -> Self {

@@ -10,6 +10,7 @@ mod engines;
 mod errors;
 mod exchange;
 mod files;
+mod hints;
 mod holder;
 mod ints;
 mod job;

@@ -70,12 +70,14 @@ impl PySum {
     pub(crate) fn check_key(&self, key: &he::PublicKey) -> Result<()> {
         let (found, parameters) = (self.literal, key.parameters());
         if found.scheme != parameters.scheme() {
-            let (found, expected) = (found.scheme, parameters.scheme());
-            return Err(SchemeError::SchemeMismatch { found, expected }.into());
+            let (found, expected) = (found.scheme.to_string(), parameters.scheme().to_string());
+            let what = "it is of scheme";
+            return Err(SchemeError::KeyMismatch { what, found, expected }.into());
         }
         if self.key != key.id() {
             let (found, expected) = (self.key.to_string(), key.id().to_string());
-            return Err(SchemeError::KeyMismatch { found, expected }.into());
+            let what = "it was made under key";
+            return Err(SchemeError::KeyMismatch { what, found, expected }.into());
         }
         Ok(())
     }

@@ -307,7 +307,8 @@ def test_what_is_wrong_is_named(keys: cg.ckks.Keys) -> None:
     with pytest.raises(cg.NotFinite) as error:
         keys.encrypt([1.0, np.nan])
     assert (error.value.index, error.value.value) == (1, "NaN")
-    with pytest.raises(cg.Overflow, match="value 2 is 3, beyond range=2") as beyond:
+    beyond_range = "has 3 at index 2, beyond the range of ±2: clip values, or give a larger range="
+    with pytest.raises(cg.Overflow, match=beyond_range) as beyond:
         keys.encrypt([1.0, 2.0, 3.0], range=2.0)
     assert (beyond.value.index, beyond.value.range) == (2, 2.0)
     with pytest.raises(cg.NotFinite) as error:

@@ -99,7 +99,8 @@ fn a_budget_bounds_epsilon_and_ends_a_job() {
     let agreement =
         Agreement::new(update(1.0).specs(), vec![made.noise().unwrap().range(); 2], 1).unwrap();
     assert!(made.terms(2, &agreement).is_ok());
-    let spent = Error::BudgetSpent { round: 3, rounds: 3 };
+    let why = "round 3 is beyond the 3 rounds that its privacy budget is for: make another job";
+    let spent = Error::BeyondJob { why: why.into() };
     assert_eq!(made.terms(3, &agreement).err(), Some(spent));
     let too_much = |budget| job(1.0, budget).err().unwrap().to_string();
     for much in [

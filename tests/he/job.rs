@@ -69,7 +69,7 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
         (2, "the job does not admit it: a largest weight of 51, the job's is 50"),
         (3, "the tensors differ: it lacks tensor \"b\", which was agreed"),
         (4, "the same contribution was given twice"),
-        (6, &format!("it is of job {}, this is job {}", other.id(), job.id())),
+        (6, &format!("it is of job {}, not {}", other.id(), job.id())),
         (7, "the job does not admit it: a norm of 1.5 to clip to, which no client announces"),
         (8, "client 8 of 8 clients"),
     ] {
@@ -136,7 +136,7 @@ fn without_a_layout_in_the_job_most_decide_and_of_as_many_the_first() {
     let honest = (3, announce(&job, 0, agreement(&good, 1.0, 1)));
     let joined = RoundTerms::join(&job, &[beyond(0), beyond(1), honest]).unwrap();
     assert_eq!(joined.terms.participants.len(), 1);
-    assert!(joined.left_out.iter().all(|(_, why)| matches!(why, Error::BeyondJob { .. })));
+    assert!(joined.left_out.iter().all(|(_, why)| matches!(why, Error::RangeBeyondJob { .. })));
 }
 
 /// One that is far ahead would end the job for all others.
@@ -252,7 +252,7 @@ fn proposals_are_within_the_job() {
     assert_eq!(Announcement::from_bytes(&made.to_bytes(key.public()), key.public()), Ok(made));
     // A power of two that would be beyond the job is the job's largest; a value beyond is refused.
     assert_eq!(propose(&open, 2.5, 7).unwrap().agreement.ranges(), [3.0]);
-    assert!(matches!(propose(&open, 3.5, 7), Err(Error::BeyondJob { .. })));
+    assert!(matches!(propose(&open, 3.5, 7), Err(Error::RangeBeyondJob { .. })));
     for weight in [0, 51, u64::from(u32::MAX), u64::MAX] {
         assert!(propose(&open, 1.0, weight).is_err(), "weight {weight}");
     }
@@ -284,7 +284,7 @@ fn jobs_are_what_their_files_say_and_no_two_are_the_same() {
         let read = Job::from_json(&text, key.public()).unwrap();
         assert_eq!((&read, read.id()), (job, job.id()));
         let error = Job::from_json(&text, self::key().public()).err();
-        assert!(matches!(error, Some(Error::JobKey { .. })));
+        assert!(matches!(error, Some(Error::JobMismatch { what: "the job is of key", .. })));
         assert_eq!(
             job.clone().requiring(1).id(),
             job.id(),
@@ -415,7 +415,7 @@ fn integers_are_announced_as_powers_of_two_within_their_type() {
         assert_eq!(own(dtype, value, 3), Ok(told), "{dtype:?}");
     }
     assert!(matches!(own(Dtype::I64, 1e11, 1), Err(Error::NotExact { .. })));
-    assert!(matches!(own(Dtype::F32, 65_537.0, 1), Err(Error::BeyondJob { .. })));
+    assert!(matches!(own(Dtype::F32, 65_537.0, 1), Err(Error::RangeBeyondJob { .. })));
     let mask = TensorSpec { name: "mask".into(), dtype: Dtype::I8, shape: vec![2] };
     let lie = announce(&job, 0, agreement(&[mask], 1e9, 1));
     let why = lie.check(0, &job).unwrap_err().to_string();

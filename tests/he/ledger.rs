@@ -398,7 +398,7 @@ fn an_opening_that_never_ended_counts_until_it_does() {
     assert_eq!(place.failures(), Ok(0));
     // What anyone can see to be no sum tells nothing, and takes nothing from the round.
     let none = || -> Result<(), Error> {
-        let fault = ciphergram_he::error::CiphertextFault::Residue { lane: 0 };
+        let fault = ciphergram_he::error::CiphertextFault::residue(0);
         Err(Error::Ciphertext { chunk: 0, fault })
     };
     assert!(place.open_by(&place.lie(1), none).is_err());

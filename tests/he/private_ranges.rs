@@ -123,12 +123,15 @@ fn proposals_that_do_not_fit_are_refused() {
         RangesProposal::new(key, job, &update(&[1.0]), Policy::Max).map(|_| ())
     };
     assert_eq!(new(key.as_client(1), &open), Err(Error::RangesNotPrivate));
-    assert!(matches!(new(other.as_client(1), &job), Err(Error::JobKey { .. })));
+    assert!(matches!(
+        new(other.as_client(1), &job),
+        Err(Error::JobMismatch { what: "the job is of key", .. })
+    ));
     assert!(matches!(new(key.as_client(8), &job), Err(Error::Number { number: 8, .. })));
     let proposal = propose(key.as_client(1), &job, &[1.0]);
     assert!(matches!(
         proposal.check(&self::job(&key, Rank::Median)),
-        Err(Error::AnotherJob { .. })
+        Err(Error::JobMismatch { what: "it is of job", .. })
     ));
     let bytes = proposal.to_bytes(key.public());
     assert!(matches!(
@@ -406,7 +409,7 @@ mod with_tfhe {
         assert!(matches!(within(find(&[a, b, more])), Error::Layout { .. }));
         let foreign = self::evaluation(&super::key(8));
         let refused = AgreedRanges::find(&foreign, &job, &[propose(0, &[1.0])], &|_| {});
-        assert!(matches!(refused, Err(Error::RangesKey { .. })));
+        assert!(matches!(refused, Err(Error::KeyMismatch { what: "it is of ranges key", .. })));
     }
 
     /// Of a round the aggregator sees announcements, before and after sealing, and makes the terms.

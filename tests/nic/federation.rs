@@ -428,7 +428,7 @@ fn servers_refuse_clients_beyond_the_job() {
     };
     let error = serve(key, 5, 3).unwrap();
     assert_eq!(error, Error::TooManyClients { declared: 5, admitted: 4 });
-    assert_eq!(error.to_string(), "--clients 5, but the job has 4");
+    assert_eq!(error.to_string(), "5 clients, but the job has 4");
     assert!(serve(key, 3, 4).is_some());
     let other = crate::support::federation::key(Scheme::Paillier2048).public();
     let error = serve(other, 3, 3).unwrap().to_string();

@@ -27,7 +27,9 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let (source, input) = read(&args.input.path, &*engine)?;
     let found = vectors::predict(&evaluator, &model, &input, source);
     let found = found.map_err(|e| match e {
-        Error::Ckks(CkksError::Model { .. }) => e.within(args.model.display()),
+        Error::Ckks(CkksError::Model { .. } | CkksError::ModelInput { .. }) => {
+            e.within(args.model.display())
+        }
         e => e.within(args.input.path.display()),
     })?;
     let bytes = write(&found.answers, out)?;

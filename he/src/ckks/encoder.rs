@@ -96,7 +96,7 @@ impl Encoder {
     /// `bits` bounds coefficients beside what an `i64` holds; `level` is for errors.
     ///
     /// # Errors
-    /// [`CkksError::TooMany`]; [`CkksError::Value`] with the first that is not finite or too large.
+    /// [`CkksError::Vectors`]; [`CkksError::Value`] with the first that is not finite or too large.
     pub fn encode(
         &self,
         values: &Complex,
@@ -104,7 +104,7 @@ impl Encoder {
     ) -> Result<Vec<i64>, CkksError> {
         let count = values.re.len();
         if count > self.slots {
-            return Err(CkksError::TooMany { count, slots: self.slots });
+            return Err(CkksError::too_many(count, self.slots));
         }
         // No coefficient is larger than the largest slot.
         let limit = (bits.min(f64::from(COEFFICIENT_BITS))).exp2() / scale;
@@ -279,6 +279,6 @@ mod tests {
             let found = encode(&[1.0, bad]);
             assert!(matches!(found, Err(CkksError::Value { index: 1, level: 3, .. })), "{bad}");
         }
-        assert_eq!(encode(&[0.0; 9]), Err(CkksError::TooMany { count: 9, slots: 8 }));
+        assert_eq!(encode(&[0.0; 9]), Err(CkksError::too_many(9, 8)));
     }
 }

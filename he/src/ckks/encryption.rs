@@ -115,7 +115,7 @@ impl Decryptor {
     /// Decrypts to all slots.
     ///
     /// # Errors
-    /// [`CkksError::OtherParameters`]; [`CkksError::OtherKey`]; the engine's.
+    /// [`CkksError::OtherParameters`]; [`Error::KeyMismatch`]; the engine's.
     pub fn decrypt(&self, a: &Ciphertext, engine: &dyn Engine) -> Result<Complex, Error> {
         let integers = self.integers(a, engine)?;
         let q = modulus(self.parameters.ring(a.level.min(1)));
@@ -133,7 +133,7 @@ impl Decryptor {
         }
         if a.key != self.key {
             let (found, expected) = (a.key, self.key);
-            return Err(CkksError::OtherKey { what: "the ciphertext", found, expected }.into());
+            return Err(Error::other_key("the ciphertext is under key", found, expected));
         }
         let level = a.level.min(1);
         let words = set.ring(level).len_words();

@@ -187,16 +187,15 @@ impl<'e> Evaluator<'e> {
     }
 
     /// Refuses what is under another key. Keys of other parameters are others.
-    fn check_key(&self, found: KeyId, what: &'static str) -> Result<(), CkksError> {
+    fn check_key(&self, found: KeyId, what: &'static str) -> Result<(), Error> {
         let expected = self.keys.id();
-        let other = CkksError::OtherKey { what, found, expected };
-        if found == expected { Ok(()) } else { Err(other) }
+        if found == expected { Ok(()) } else { Err(Error::other_key(what, found, expected)) }
     }
 
     /// Refuses a ciphertext of other parameters, or under another key.
-    fn check(&self, a: &Ciphertext) -> Result<(), CkksError> {
+    fn check(&self, a: &Ciphertext) -> Result<(), Error> {
         self.check_parameters(&a.parameters, "the ciphertext")?;
-        self.check_key(a.key, "the ciphertext")
+        self.check_key(a.key, "the ciphertext is under key")
     }
 
     /// Returns a program, made the first time.

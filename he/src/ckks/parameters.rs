@@ -69,7 +69,10 @@ impl FromStr for Preset {
 
     fn from_str(name: &str) -> Result<Self, CkksError> {
         let known = Self::ALL.into_iter().find(|preset| preset.name() == name);
-        known.ok_or_else(|| CkksError::Preset { name: name.into() })
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(|preset| preset.name()).join(", ");
+            CkksError::Parameters { why: format!("no preset {name:?}; there are {names}") }
+        })
     }
 }
 
@@ -127,13 +130,18 @@ impl Parameters {
     /// Checks sizes and makes the rings.
     ///
     /// # Errors
-    /// [`CkksError::Sizes`]; [`CkksError::Insecure`].
+    /// [`CkksError::Parameters`].
     pub fn new(literal: Literal) -> Result<Self, CkksError> {
         let set = Self::without_security(literal)?;
         let (degree, log_q) = (2 * literal.slots, set.log_qp());
         let limit = set.security_limit();
         if log_q > f64::from(limit) {
-            return Err(CkksError::Insecure { degree, log_q: log_q.ceil() as u32, limit });
+            let log_q = log_q.ceil();
+            let why = format!(
+                "a modulus of {log_q} bits at N = {degree} is not 128-bit secure, at most {limit} are; take fewer \
+                 levels or more slots"
+            );
+            return Err(CkksError::Parameters { why });
         }
         Ok(set)
     }
@@ -150,10 +158,16 @@ impl Parameters {
     /// Makes the rings without the security table: of small degrees, for tests.
     ///
     /// # Errors
-    /// [`CkksError::Sizes`].
+    /// [`CkksError::Parameters`].
     pub(super) fn without_security(literal: Literal) -> Result<Self, CkksError> {
         let Literal { slots, levels, special } = literal;
-        let sizes = || CkksError::Sizes { slots, levels, special };
+        let sizes = || {
+            let why = format!(
+                "{slots} slots, {levels} levels and {special} special primes make no set; slots are a power of two, \
+                 and there are at most 24 primes, one of them special"
+            );
+            CkksError::Parameters { why }
+        };
         let degree = 2 * slots;
         let fits = degree.is_power_of_two() && (16..=65_536).contains(&degree);
         if !fits
@@ -377,11 +391,14 @@ mod tests {
 
     #[test]
     fn what_is_no_set_is_refused() {
-        let set = |slots, levels, special| Parameters::new(Literal { slots, levels, special });
-        assert!(matches!(set(4096, 3, 1), Err(CkksError::Insecure { limit: 214, .. })));
-        assert!(matches!(set(4095, 1, 1), Err(CkksError::Sizes { .. })));
-        assert!(matches!(set(4096, 1, 0), Err(CkksError::Sizes { .. })));
-        assert!(matches!(set(16384, 23, 1), Err(CkksError::Sizes { .. })));
+        let refused = |slots, levels, special| {
+            let refused = Parameters::new(Literal { slots, levels, special }).err();
+            refused.map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(refused(4096, 3, 1).contains("at most 214 are"));
+        for (slots, levels, special) in [(4095, 1, 1), (4096, 1, 0), (16384, 23, 1)] {
+            assert!(refused(slots, levels, special).contains("make no set"));
+        }
         assert!("ckks-1x1".parse::<Preset>().is_err());
     }
 }

@@ -40,7 +40,7 @@ impl Rotation {
     /// Returns the steps that keys are asked for, each once, ascending.
     ///
     /// # Errors
-    /// [`CkksError::WideMatrix`].
+    /// [`CkksError::Parameters`].
     pub fn steps(asked: &[Self], parameters: &Parameters) -> Result<Vec<i64>, CkksError> {
         let slots = parameters.slots();
         let mut steps = BTreeSet::new();
@@ -51,7 +51,10 @@ impl Rotation {
                     steps.extend(matrix_rotations(rows, columns, slots));
                 }
                 Self::Matrix(rows, columns) => {
-                    return Err(CkksError::WideMatrix { rows, columns, slots });
+                    let why = format!(
+                        "a matrix of {rows}x{columns} has more than {slots} rows or columns"
+                    );
+                    return Err(CkksError::Parameters { why });
                 }
                 Self::By(by) => drop(steps.insert(by)),
                 Self::Conjugate => {}

@@ -189,7 +189,7 @@ impl RangesFile {
     /// # Errors
     /// It is not such a file, or a later version of it.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        let invalid = |why: String| Error::Json { what: "ranges file", why };
+        let invalid = |why: String| Error::Format { what: "ranges file", why };
         versions::check_json(text, "ranges file", KIND, VERSION)?;
         serde_json::from_str(text).map_err(|e| invalid(e.to_string()))
     }
@@ -200,7 +200,7 @@ impl RangesFile {
     /// None is known; the library's are passed on.
     pub fn to_json(&self) -> Result<String, Error> {
         serde_json::to_string_pretty(self)
-            .map_err(|e| Error::Json { what: "ranges file", why: e.to_string() })
+            .map_err(|e| Error::Format { what: "ranges file", why: e.to_string() })
     }
 
     /// Checks it and makes it the agreement.
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(RangesFile::from_json(&merged.to_json().unwrap()).unwrap(), merged);
         let other = RangesFile::measure(&update(&[1.0; 3]), Policy::Max, 1).unwrap();
         assert!(matches!(RangesFile::merge(&[a, other]), Err(Error::Layout { .. })));
-        assert!(matches!(RangesFile::from_json("{}"), Err(Error::Json { .. })));
+        assert!(matches!(RangesFile::from_json("{}"), Err(Error::Format { .. })));
     }
 
     proptest! {

@@ -37,17 +37,19 @@ impl Mechanism {
     /// counted: who takes part is known to whoever sums.
     ///
     /// # Errors
-    /// [`NoiseError::Release`] if a number is out of its range, or [`NoiseError::Unbounded`].
+    /// A number is out of its range, or no epsilon holds at the delta.
     pub fn epsilon(&self, release: Release, delta: f64) -> Result<Epsilon, NoiseError> {
         let Release { rounds, colluders } = release;
-        let refuse = |what, found, choose| Err(NoiseError::Release { what, found, choose });
         if !(delta > 0.0 && delta < 1.0) {
-            return refuse("a delta", delta, "a number between 0 and 1");
+            return Err(NoiseError(format!("a delta of {delta}; choose a number between 0 and 1")));
         }
         if rounds == 0 {
-            return refuse("a number of rounds", 0.0, "1 or more");
+            return Err(NoiseError("a number of rounds of 0; choose 1 or more".into()));
         }
-        let unbounded = NoiseError::Unbounded { delta, colluders };
+        let unbounded = NoiseError(format!(
+            "no epsilon at a delta of {delta}: the noise left by {colluders} colluders is too little; \
+             choose a larger sigma, fewer rounds or a larger delta"
+        ));
         let shares = self.noise.literal().min_clients.saturating_sub(colluders);
         if shares == 0 {
             return Err(unbounded);

@@ -27,7 +27,7 @@ impl Mechanism {
     /// probability of at most β = 10^-6 (Kairouz, Liu and Steinke 2021).
     ///
     /// # Errors
-    /// [`NoiseError::Headroom`] or [`NoiseError::Narrow`].
+    /// The range holds the clip but not the tail of the noise; noise that is narrower than a step.
     pub fn new(
         noise: Noise,
         range: f64,
@@ -38,13 +38,20 @@ impl Mechanism {
             (noise.literal(), noise.share_deviation(), noise.range());
         // No number at all is less than it, too.
         if !(range >= needed && range.is_finite()) {
-            let (sigma, clip, tail) = (literal.sigma, literal.clip, TAIL);
-            return Err(NoiseError::Headroom { sigma, range, clip, tail, deviation, needed });
+            let (sigma, clip) = (literal.sigma, literal.clip);
+            return Err(NoiseError(format!(
+                "a sigma of {sigma} has no headroom: the range is {range}, but the clip of {clip} and {TAIL} \
+                 standard deviations of a client's noise, {deviation} each, take {needed}; choose a range of \
+                 {needed} or more, a smaller sigma, or more clients at least"
+            )));
         }
         let steps = |x: f64| x / range * f64::from(half_steps);
         let (clip, deviation) = (steps(literal.clip), steps(deviation));
         if deviation < 1.0 {
-            return Err(NoiseError::Narrow { deviation });
+            return Err(NoiseError(format!(
+                "a client's noise has a standard deviation of {deviation} steps, less than 1: choose a larger \
+                 sigma, a smaller range, more bits, or fewer clients at least"
+            )));
         }
         let root = (values as f64).sqrt();
         let likely =

@@ -53,7 +53,12 @@ impl Quantised {
 
 /// Returns the range of all tensors, all weights being 1.
 fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
-    let found = |found: String| Err(NoiseError::Terms { found });
+    let found = |found: String| {
+        Err(NoiseError(format!(
+            "noise hides one client's update only if all tensors have one range and all weights are 1; {found} was \
+             agreed"
+        )))
+    };
     if agreement.max_weight() != 1 {
         return found(format!("a largest weight of {}", agreement.max_weight()));
     }

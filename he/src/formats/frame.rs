@@ -183,7 +183,8 @@ impl<'a> Frame<'a> {
         r.bytes(MAGIC.len())?;
         let found = r.u16()?;
         if !(FRAME_VERSION - 1..=FRAME_VERSION).contains(&found) {
-            return Err(FrameError::Version { found });
+            let (found, known) = (found.into(), FRAME_VERSION.into());
+            return Err(FrameError::Version { found, known });
         }
         let (kind, scheme) = (r.u8()?, r.u8()?);
         let sizes = (r.u16()?, r.u16()?);
@@ -228,16 +229,15 @@ impl<'a> Frame<'a> {
         let literal = self.literal()?;
         let (found, expected) = (literal.scheme, parameters.scheme());
         if found != expected {
-            return Err(Error::SchemeMismatch { found, expected });
+            return Err(Error::other_key("it is of scheme", found, expected));
         }
         if parameters.of_id(self.parameters).is_none() || literal != parameters.literal() {
             let text = |l: Literal| format!("{} clients at {} bits", l.clients, l.bits);
             let (found, expected) = (text(literal), text(parameters.literal()));
-            return Err(Error::ParametersMismatch { found, expected });
+            return Err(Error::other_key("its parameter set is", found, expected));
         }
         if self.key != key.id() {
-            let (found, expected) = (self.key.to_string(), key.id().to_string());
-            return Err(Error::KeyMismatch { found, expected });
+            return Err(Error::other_key("it was made under key", self.key, key.id()));
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ struct NodeJson {
 }
 
 fn invalid<S: Into<String>>(why: S) -> Error {
-    Error::Json { what: "job", why: why.into() }
+    Error::Format { what: "job", why: why.into() }
 }
 
 impl Job {

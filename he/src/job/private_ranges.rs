@@ -56,8 +56,8 @@ impl PrivateRanges {
             }
             if k > min_clients {
                 return bad(format!(
-                    "the {what} of rank {k}, where a round may have {min_clients} clients only: ask for more \
-                     (--min-clients), or a lower rank"
+                    "the {what} of rank {k}, where a round may have {min_clients} clients only: ask for more, or for \
+                     a lower rank"
                 ));
             }
         }
@@ -67,12 +67,12 @@ impl PrivateRanges {
     /// Refuses another ranges key than the job's.
     ///
     /// # Errors
-    /// [`Error::RangesKey`].
+    /// [`Error::KeyMismatch`].
     pub fn check_key(&self, found: KeyId) -> Result<(), Error> {
         if found == self.key {
             return Ok(());
         }
-        Err(Error::RangesKey { found: found.to_string(), expected: self.key.to_string() })
+        Err(Error::other_key("it is of ranges key", found, self.key))
     }
 
     /// Returns the secret that a key has, if it is the job's.

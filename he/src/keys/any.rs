@@ -27,8 +27,7 @@ impl KeyFile {
             Self::Sums(key) => Ok(key),
             Self::Levelled(..) => Err(Error::KeyKind {
                 found: "levelled",
-                needed: "it is for vectors, which encrypt, aggregate, screen, predict and decrypt take: rounds, jobs \
-                         and proven sums need a key of keygen --scheme ckks-sum",
+                needed: "it is for vectors: rounds, jobs and proven sums need one of sums",
             }),
         }
     }

@@ -108,7 +108,7 @@ struct ClientPart {
 }
 
 pub(super) fn invalid(why: impl Into<String>) -> Error {
-    Error::Json { what: "key file", why: why.into() }
+    Error::Format { what: "key file", why: why.into() }
 }
 
 /// Writes the text of a file.
@@ -390,7 +390,8 @@ pub(super) fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         let (p, q) = (decode_integer(&file.p, "p")?, decode_integer(&file.q, "q")?);
         let secret = PaillierSecret::new(&p, &q, bits, djn)?;
         if *n != secret.modulus().n().words() {
-            return Err(ModulusFault::NotTheProduct.into());
+            let why = "is not the product of the two primes in the file";
+            return Err(ModulusFault::new(why).into());
         }
         let key = SecretKey::of_factors(parameters, secret, sum_key(file)?);
         check_own_id(&file.public, key.public.clone())?;

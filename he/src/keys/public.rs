@@ -92,8 +92,8 @@ impl PublicKey {
             PublicMaterial::Paillier(modulus) => Ok(modulus),
             PublicMaterial::CkksSum(_) => Err(Error::KeyKind {
                 found: "ckks-sum",
-                needed: "encrypting without the secret needs a key made by keygen --public-encrypt: \
-                         make one, or use keys/secret.json",
+                needed: "encrypting without the secret needs one for public encryption: make one, or use the \
+                         secret key",
             }),
             PublicMaterial::CkksSumPublic(public) => Ok(public),
             #[cfg(test)]

@@ -27,6 +27,10 @@ pub(super) enum SecretMaterial {
     Plain(crate::schemes::plain::Plain),
 }
 
+/// The error of a key that has nothing to be upgraded.
+const HAS_SUM_KEY: Error =
+    Error::KeyKind { found: "whole", needed: "it has a sum key already: use it as it is" };
+
 /// A key that opens sums. An aggregator must never have it; under `ckks-sum` clients share it.
 pub struct SecretKey {
     pub(super) public: PublicKey,
@@ -74,7 +78,10 @@ impl SecretKey {
         let engine = CpuEngine::new();
         Ok(match parameters.family() {
             FamilyParameters::Paillier { .. } => {
-                return Err(Error::Json { what: "key file", why: "a seed under Paillier".into() });
+                return Err(Error::Format {
+                    what: "key file",
+                    why: "a seed under Paillier".into(),
+                });
             }
             FamilyParameters::CkksSum(rlwe) => {
                 let rlwe = rlwe.clone();
@@ -135,7 +142,7 @@ impl SecretKey {
     /// It has a sum key, or there is no randomness.
     pub fn upgrade(mut self) -> Result<Self, Error> {
         if self.sum_key.is_some() {
-            return Err(Error::HasSumKey);
+            return Err(HAS_SUM_KEY);
         }
         let sum_key = SumKey::draw()?;
         let (parameters, name) = (self.public.parameters.clone(), Some(sum_key.id()));
@@ -144,7 +151,7 @@ impl SecretKey {
             PublicMaterial::CkksSumPublic(public) => {
                 PublicKey::of_polynomials(parameters, public, name)
             }
-            _ => return Err(Error::HasSumKey),
+            _ => return Err(HAS_SUM_KEY),
         };
         Ok(Self { sum_key: Some(sum_key), ..self })
     }

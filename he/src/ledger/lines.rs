@@ -117,7 +117,7 @@ impl Text {
             return Ok(());
         }
         let why = format!("line {} is not one of a ledger", self.count);
-        Err(Error::Json { what: "ledger", why })
+        Err(Error::Format { what: "ledger", why })
     }
 
     /// Reads the whole lines that were added since; all of them if it is another file. Drops a line that was cut while
@@ -148,7 +148,7 @@ impl Text {
         let whole = added.rfind('\n').map_or(0, |end| end + 1);
         if begins && whole == 0 && !first.starts_with(&added) {
             // Someone's file of one line, which is not to be taken for a line that was cut.
-            return Err(Error::Json { what: KIND, why: "line 1 is not one of a ledger".into() });
+            return Err(Error::Format { what: KIND, why: "line 1 is not one of a ledger".into() });
         }
         added.truncate(whole);
         if begins {
@@ -200,10 +200,7 @@ pub(super) fn lock(ledger: &Path, locked: &Path) -> Result<Locked, Error> {
         let file = options.open(locked)?;
         file.lock().map(|()| Locked(file))
     };
-    open().map_err(|e: io::Error| {
-        let why = format!("a key's use is recorded there, or where --ledger FILE says: {e}");
-        fault(ledger, Error::Io { why })
-    })
+    open().map_err(|e: io::Error| fault(ledger, Error::Ledger { why: e.to_string() }))
 }
 
 /// Writes lines at the end of a file, and waits until they are on disk if they must be, and with the first one the

@@ -72,7 +72,7 @@ impl Geometry {
                 return Ok(self);
             }
         }
-        Err(ParameterError::NoRoom { clients, bits })
+        Err(ParameterError::no_room(literal))
     }
 
     /// Returns the chunks of a group before those that carry values: its mask and its guard.

@@ -137,7 +137,11 @@ impl FromStr for Scheme {
     type Err = ParameterError;
 
     fn from_str(name: &str) -> Result<Self, ParameterError> {
-        let unknown = || ParameterError::Scheme { name: name.into() };
+        let unknown = || {
+            ParameterError(format!(
+                "no scheme {name:?}; there are ckks-sum, ckks-sum-public, paillier-2048, paillier-3072, paillier-4096"
+            ))
+        };
         Self::KNOWN.iter().copied().find(|s| s.name() == name).ok_or_else(unknown)
     }
 }

@@ -19,10 +19,16 @@ pub(crate) fn security_limit(degree: usize) -> u32 {
 /// Refuses what the standard does not allow.
 ///
 /// # Errors
-/// [`ParameterError::Insecure`].
+/// The modulus has more bits than the ring degree can hide.
 pub(crate) fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterError> {
     let limit = security_limit(degree);
-    if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
+    if log_q <= limit {
+        return Ok(());
+    }
+    Err(ParameterError(format!(
+        "a modulus of {log_q} bits at N = {degree} is not 128-bit secure, at most {limit} are; take fewer primes or a \
+         larger N"
+    )))
 }
 
 /// Sums of a round that may fail to open, after which the round is over. Each failure may tell whoever made the sum an

@@ -99,7 +99,7 @@ impl SumScheme for Plain {
         _: u32,
         words: &[u64],
     ) -> Option<CiphertextFault> {
-        beats::first_bad_lane(words, RING.primes()).map(|lane| CiphertextFault::Residue { lane })
+        beats::first_bad_lane(words, RING.primes()).map(CiphertextFault::residue)
     }
 }
 

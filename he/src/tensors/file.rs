@@ -141,7 +141,7 @@ impl Content {
             "it is a file of {name}; convert it in Python: import {package}, safetensors.{package}; \
              safetensors.{package}.save_file({load}, \"NAME.safetensors\")"
         );
-        Some(Error::Safetensors { why })
+        Some(Error::Format { what: "safetensors file", why })
     }
 
     /// Returns the bytes of the header, its length before it.
@@ -321,7 +321,7 @@ impl FileLayout {
 }
 
 fn invalid(error: &SafeTensorError) -> Error {
-    Error::Safetensors { why: error.to_string() }
+    Error::Format { what: "safetensors file", why: error.to_string() }
 }
 
 /// Reads bytes of a file from `start` on.

@@ -44,11 +44,12 @@ pub fn predict(
         _ => input.values(),
     };
     if found != inputs {
-        let hint = match input.layout {
-            Layout::Columns => "",
-            _ => "; encrypt a batch with --columns",
+        return match input.layout {
+            Layout::Columns => {
+                refuse(format!("it takes {inputs} values, and the input has {found}"))
+            }
+            _ => Err(CkksError::ModelInput { expected: inputs, found }.into()),
         };
-        return refuse(format!("it takes {inputs} values, and the input has {found}{hint}"));
     }
     let (shape, ciphertexts, beyond_interval) = match input.layout {
         Layout::Columns => {

@@ -49,7 +49,7 @@ impl Scores {
         let is_of_screen =
             [false, true].iter().any(|&reference| of.specs == specs(count, reference));
         if count == 0 || !is_of_screen || of.layout != Layout::Each || of.level() != 0 {
-            let why = "these are no scores: they come from `ciphergram vectors screen`";
+            let why = "these are no scores, which screening gives";
             return Err(CkksError::Vectors { why: why.into() }.into());
         }
         let opened = of.decrypt(key, engine)?;
@@ -98,7 +98,7 @@ impl Scores {
             return refuse(format!("the least cosine is {least}; it must be from -1 to 1"));
         }
         if min_cosine.is_some() && self.scores.iter().any(|score| score.cosine.is_none()) {
-            return refuse("there are no cosines: screen the updates --against a reference".into());
+            return refuse("there are no cosines: screen the updates against a reference".into());
         }
         let share = |score: &Score| {
             let is_elsewhere = min_cosine.zip(score.cosine).is_some_and(|(least, own)| own < least);
@@ -141,7 +141,7 @@ fn weights_spec(count: usize) -> TensorSpec {
 /// Refuses a vector that holds no weights.
 pub(super) fn check_weights(of: &Vector) -> Result<(), Error> {
     if of.specs != [weights_spec(of.sources.len())] || of.layout != Layout::Each {
-        let why = "these are no weights: they come from `ciphergram vectors scores`";
+        let why = "these are no weights, which scores give";
         return Err(CkksError::Vectors { why: why.into() }.into());
     }
     Ok(())

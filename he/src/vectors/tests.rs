@@ -262,7 +262,7 @@ fn screening_finds_norms_and_directions() {
     // A missing rotation is named.
     let few = secret(&key).evaluation_keys(&[1, 2], &*ENGINE).unwrap();
     let found = screen(&Evaluator::new(few, &*ENGINE), None, given().take(1));
-    assert!(found.err().unwrap().to_string().contains("--rotations sum"));
+    assert!(found.err().unwrap().to_string().contains("all rotations of \"sum\""));
 }
 
 /// Encrypts numbers of a shape, and what they are opened to.
@@ -353,7 +353,7 @@ fn operations_refuse_what_does_not_go_together_or_fit() {
     assert!(why(x.add_plain(e, &[1.0; 6], &[6])).contains("do not go together"));
     assert!(why(x.multiply_matrix(e, &[1.0; 15], (3, 5))).contains("3x5"));
     assert!(why(x.multiply_matrix(e, &[1.0; 18], (3, 6))).contains("matrix:3x6"));
-    assert!(why(x.sum(e)).contains("--rotations sum"));
+    assert!(why(x.sum(e)).contains("all rotations of \"sum\""));
     assert!(why(x.rotate(e, 2)).contains("rotation by 2"));
     assert!(why(encrypt(5000, Layout::Rows).rotate(e, 1)).contains("2 cipher"));
     assert!(why(x.divide(0)).contains("divided by 0"));

@@ -197,14 +197,14 @@ impl Vector {
         crate::codec::check_layout(&other.specs, &self.specs)?;
         let (found, expected) = (other.key(), self.key());
         if found != expected {
-            return Err(CkksError::OtherKey { what: "the vector", found, expected }.into());
+            return Err(Error::other_key("the vector is under key", found, expected));
         }
         if other.layout != self.layout {
-            let why = "its values lie in another way: encrypt all with --columns, or none";
+            let why = "its values lie in another way: encrypt all in columns, or none";
             return Err(CkksError::Vectors { why: why.into() }.into());
         }
         if other.exponent != self.exponent || other.divisor != self.divisor {
-            let why = "it is in other units: encrypt all with the same --range";
+            let why = "it is in other units: encrypt all with the same range";
             return Err(CkksError::Vectors { why: why.into() }.into());
         }
         Ok(())

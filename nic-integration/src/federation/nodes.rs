@@ -45,7 +45,7 @@ pub fn read_identity(path: &Path) -> Result<Identity, Error> {
 ///
 /// It is no identity.
 pub fn identity_of(text: &str, path: &Path) -> Result<Identity, Error> {
-    let none = "no identity; `ciphergram identity --out FILE` makes one";
+    let none = "no identity: make a new one";
     check(text, path, "identity", none)?;
     let line = content(text).next().map_or("", |(_, line)| line);
     Identity::from_text(line).map_err(|_| bad(path, none.into()))
@@ -169,7 +169,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
 /// another kind.
 fn check(text: &str, path: &Path, kind: &'static str, none: &str) -> Result<(), Error> {
     versions::check_lines(text, kind, VERSION).map_err(|e| match e {
-        ciphergram_he::Error::Newer { .. } => bad(path, e.to_string()),
+        ciphergram_he::Error::Frame(_) => bad(path, e.to_string()),
         _ => bad(path, none.into()),
     })
 }

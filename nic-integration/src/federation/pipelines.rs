@@ -21,18 +21,17 @@ impl<W: Wire> PipelineSet<W> {
     ///
     /// # Errors
     ///
-    /// [`NicError::Pipelines`] if there is no wire; [`NicError::Paths`] if one has fewer sockets;
+    /// [`NicError::OutOfRange`] if there is no wire, or one has fewer sockets;
     /// [`NicError::Wire`].
     pub(super) fn new(wires: Vec<W>, sockets: u16, poll: bool) -> Result<Self, NicError> {
         for wire in &wires {
             let (sockets, most) = (usize::from(sockets), wire.local_addrs()?.len());
             if sockets > most {
-                return Err(NicError::Paths { sockets, most });
+                return Err(NicError::paths(sockets, most));
             }
         }
         let mut wires = wires.into_iter().map(Captured::new);
-        let none = NicError::Pipelines { pipelines: 0, most: MAX_PIPELINES };
-        let mut first = Driver::new(wires.next().ok_or(none)?);
+        let mut first = Driver::new(wires.next().ok_or(NicError::pipelines(0, MAX_PIPELINES))?);
         first.set_polling(poll);
         let others = wires.map(|wire| first.with_wire(wire)).collect();
         Ok(Self { first, others, threads: None })

@@ -28,7 +28,7 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-use ciphergram_he::{PublicKey, Sum, Update, exchange::Announcement};
+use ciphergram_he::{PublicKey, Sum, Update, error::FrameError, exchange::Announcement};
 use tracing::warn;
 
 use super::Error;
@@ -417,8 +417,8 @@ impl Records {
             && (version[0] + 1..=b'9').contains(later)
         {
             let (found, known) = (later - b'0', version[0] - b'0');
-            return Err(ciphergram_he::Error::Newer { found: found.into(), known: known.into() }
-                .to_string());
+            let (found, known) = (found.into(), known.into());
+            return Err(FrameError::Version { found, known }.to_string());
         }
         let mut rest = bytes.strip_prefix(MAGIC).ok_or("it is no spool of Ciphergram")?;
         loop {

@@ -139,10 +139,10 @@ impl<'a> Ack<'a> {
     ///
     /// # Errors
     ///
-    /// [`NicError::Message`] where it ends too soon, runs on, or holds an unknown code; then none
+    /// [`NicError::Malformed`] where it ends too soon, runs on, or holds an unknown code; then none
     /// of it counts.
     pub(super) fn parse(payload: &'a [u8]) -> Result<Self, NicError> {
-        let bad = |at| NicError::Message { at };
+        let bad = |at| NicError::Malformed { what: "message", at };
         let (head, rest) = payload.split_first_chunk::<HEAD_BYTES>().ok_or(bad(0))?;
         let (head, _) = head.as_chunks::<2>();
         let first = head[..4]

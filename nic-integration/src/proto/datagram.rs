@@ -80,7 +80,7 @@ impl Opcode {
             2 => Ok(Self::WriteImm),
             3 => Ok(Self::Sum),
             5 => Ok(Self::Ack),
-            _ => Err(NicError::Opcode { code }),
+            _ => Err(NicError::Unknown { what: "opcode", code }),
         }
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn prefix(kind: DatagramKind, index: u32) -> [u8; PREFIX_BYTES] {
 ///
 /// # Errors
 ///
-/// [`NicError::DatagramLength`], [`NicError::Magic`], [`NicError::Version`], [`NicError::Opcode`].
+/// [`NicError::DatagramLength`], [`NicError::Magic`], [`NicError::Unknown`].
 pub(super) fn read_prefix(bytes: &[u8]) -> Result<(DatagramKind, u32), NicError> {
     let length = NicError::DatagramLength { bytes: bytes.len() };
     if bytes.len() > MAX_DATAGRAM_BYTES {
@@ -133,7 +133,7 @@ pub(super) fn read_prefix(bytes: &[u8]) -> Result<(DatagramKind, u32), NicError>
         return Err(NicError::Magic);
     }
     if head[2] != VERSION {
-        return Err(NicError::Version { version: head[2] });
+        return Err(NicError::Unknown { what: "protocol version", code: head[2] });
     }
     Ok((DatagramKind::from_code(head[3])?, u32::from_le_bytes(field(head, 4))))
 }
@@ -144,11 +144,11 @@ impl DatagramHeader {
     ///
     /// # Errors
     ///
-    /// As [`read_prefix`]; [`NicError::HeaderField`].
+    /// As [`read_prefix`]; [`NicError::Malformed`].
     pub(super) fn read(head: &[u8; HEADER_BYTES]) -> Result<(Self, usize), NicError> {
         let (kind, spi) = read_prefix(head)?;
         let DatagramKind::Sealed(opcode) = kind else {
-            return Err(NicError::Opcode { code: head[3] });
+            return Err(NicError::Unknown { what: "opcode", code: head[3] });
         };
         let header = Self {
             opcode,
@@ -163,10 +163,10 @@ impl DatagramHeader {
             contributor: u16::from_le_bytes(field(head, 50)),
         };
         if header.contributor != 0 && opcode != Opcode::Sum {
-            return Err(NicError::HeaderField { at: 50 });
+            return Err(NicError::Malformed { what: "header", at: 50 });
         }
         if head[52..TAGGED_BYTES] != [0; 4] {
-            return Err(NicError::HeaderField { at: 52 });
+            return Err(NicError::Malformed { what: "header", at: 52 });
         }
         Ok((header, usize::from(u16::from_le_bytes(field(head, 48)))))
     }
@@ -282,9 +282,9 @@ pub(super) mod tests {
         assert_eq!(read_prefix(&long), Err(NicError::DatagramLength { bytes: long.len() }));
         for (at, byte, error) in [
             (0, 0, NicError::Magic),
-            (2, 1, NicError::Version { version: 1 }),
-            (3, 4, NicError::Opcode { code: 4 }),
-            (3, 20, NicError::Opcode { code: 20 }),
+            (2, 1, NicError::Unknown { what: "protocol version", code: 1 }),
+            (3, 4, NicError::Unknown { what: "opcode", code: 4 }),
+            (3, 20, NicError::Unknown { what: "opcode", code: 20 }),
         ] {
             let mut bad = good;
             bad[at] = byte;

@@ -73,27 +73,29 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
-    /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`];
-    /// [`NicError::Pipelines`] if there is no pipeline, or more than [`MAX_PIPELINES`];
-    /// [`NicError::Ports`] if somebody may contact us, and the ports are not as many as the
-    /// pipelines from the second on.
+    /// [`NicError::OutOfRange`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
+    /// [`MAX_DATAGRAM_BYTES`]; there is no path, or more than [`MAX_PATHS`]; there is no pipeline, or more than
+    /// [`MAX_PIPELINES`]; or somebody may contact us, and the ports are not as many as the pipelines from the second
+    /// on.
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
-            return Err(NicError::DatagramSize { bytes });
+            let (what, least, most) = ("bytes a datagram", MIN_DATAGRAM_BYTES, MAX_DATAGRAM_BYTES);
+            return Err(NicError::OutOfRange { what, found: bytes, least, most });
         }
         let sockets = usize::from(config.sockets());
         if !(1..=MAX_PATHS).contains(&sockets) {
-            return Err(NicError::Paths { sockets, most: MAX_PATHS });
+            return Err(NicError::paths(sockets, MAX_PATHS));
         }
         let (pipelines, ports) = (config.pipelines, config.ports.len());
         if !(1..=MAX_PIPELINES).contains(&pipelines) {
-            return Err(NicError::Pipelines { pipelines, most: MAX_PIPELINES });
+            return Err(NicError::pipelines(pipelines, MAX_PIPELINES));
         }
         // Those who may contact us need the port of every pipeline.
-        if !config.allow.is_empty() && ports + 1 != usize::from(pipelines) {
-            return Err(NicError::Ports { pipelines, ports });
+        let further = usize::from(pipelines) - 1;
+        if !config.allow.is_empty() && ports != further {
+            let what = "ports of further pipelines";
+            return Err(NicError::OutOfRange { what, found: ports, least: further, most: further });
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
         let shared = SharedState::new(pipelines, config.held_bytes);

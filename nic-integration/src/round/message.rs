@@ -140,7 +140,7 @@ impl JoinMessage {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
         let mut reader = MessageReader::new(bytes);
         if reader.u16()? != ROUND_VERSION {
-            return Err(NicError::Message { at: 0 });
+            return Err(NicError::Malformed { what: "message", at: 0 });
         }
         let contributor = reader.u16()?;
         let inbox = reader.u32()?;
@@ -290,7 +290,7 @@ impl<'a> MessageReader<'a> {
     }
 
     fn error(&self) -> NicError {
-        NicError::Message { at: self.length - self.rest.len() }
+        NicError::Malformed { what: "message", at: self.length - self.rest.len() }
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], NicError> {

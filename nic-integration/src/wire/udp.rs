@@ -69,7 +69,7 @@ impl UdpWire {
     ///
     /// # Errors
     ///
-    /// [`NicError::Pipelines`] if there are no such ports; [`NicError::Bind`], [`NicError::Wire`].
+    /// [`NicError::OutOfRange`] if there are no such ports; [`NicError::Bind`], [`NicError::Wire`].
     pub fn bind_all(addr: SocketAddr, pipelines: u16, sockets: u16) -> Result<Vec<Self>, NicError> {
         let wires = (0..pipelines).map(|pipeline| {
             let port = match addr.port() {
@@ -77,7 +77,7 @@ impl UdpWire {
                 port => port.checked_add(pipeline),
             };
             let most = u16::MAX - addr.port().saturating_sub(1);
-            let port = port.ok_or(NicError::Pipelines { pipelines, most })?;
+            let port = port.ok_or_else(|| NicError::pipelines(pipelines, most))?;
             Self::bind_many(SocketAddr::new(addr.ip(), port), sockets)
         });
         wires.collect()

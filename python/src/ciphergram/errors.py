@@ -1,7 +1,7 @@
 """Errors: one family, whose members say what was wrong and where.
 
-Every error has the words of the command line as its message, with options named as arguments are here, and the
-facts behind the words as attributes: ``error.fields`` is a dictionary of them, and each is an attribute too.
+Every message says what was wrong and where, and what can be done about it. The facts behind the words are
+attributes: ``error.fields`` is a dictionary of them, and each is an attribute too.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ fn place(scheme: &str) -> Place {
 #[test]
 fn more_files_than_clients_are_refused() {
     let place = place("ckks-sum");
-    let many = ["keys/public.json: 4 contributors, but the key admits at most 3"];
+    let many = [
+        "keys/public.json: 4 contributors, but the key admits at most 3: make a key with --clients 4",
+    ];
     place.fails_with(1, &format!("{AGGREGATE} a.cgm b.cgm c.cgm a.cgm"), &many);
 }
 

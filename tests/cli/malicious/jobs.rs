@@ -86,6 +86,9 @@ fn a_round_is_sealed_and_opened_once() {
     let aggregate = "aggregate --key keys/public.json --out sum.cgm";
     let behind = "a.cgm: it is of round 0, others are of round 1: its client catches up by encrypt --round 1";
     place.fails_with(1, &format!("{aggregate} next.cgm a.cgm"), &[behind]);
+    let ahead = "next.cgm: it is of round 1, others are of round 0: its client can go back to none, so the others catch \
+                 up by encrypt --round 1";
+    place.fails_with(1, &format!("{aggregate} a.cgm next.cgm"), &[ahead]);
     let decrypt = "decrypt --key keys/secret.json --in sum.cgm --out out";
     // Too few: nothing is opened, and the sum of all may follow.
     place.done(&format!("{aggregate} a.cgm"));
@@ -146,7 +149,7 @@ fn jobs_are_checked_changed_ones_are_others() {
     place.write("changed.json", changed.to_string());
     place.write("a.cgm", scene.contribution(0, 0, 1.0).to_bytes(&scene.public));
     let aggregate = "aggregate --key keys/public.json --out sum.cgm a.cgm";
-    let why = format!("a.cgm: it is of job {}, this is job ", scene.job.id());
+    let why = format!("a.cgm: it is of job {}, not ", scene.job.id());
     place.fails_with(1, &format!("{aggregate} --job changed.json"), &[&why, "under one job file"]);
     place.done(aggregate);
     let decrypt = "decrypt --key keys/secret.json --in sum.cgm --out out --job changed.json";

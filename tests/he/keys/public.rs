@@ -178,5 +178,5 @@ fn a_secret_file_of_another_key_id_is_refused() {
     assert_eq!(read(&json).err().unwrap().to_string(), WRONG_ID);
     json["seed"] = json!("AAAA");
     let error = read(&json).err().unwrap();
-    assert!(matches!(error, Error::Json { .. }) && error.to_string().contains("not 32 bytes"));
+    assert!(matches!(error, Error::Format { .. }) && error.to_string().contains("not 32 bytes"));
 }

@@ -114,10 +114,16 @@ fn rewritten_headers_do_not_open() {
         // Another job of the same key: under neither.
         let other = Job::new(key.public(), job.limits().clone()).unwrap();
         let lie = Sum { job: other.id(), ..sum.clone() };
-        assert!(matches!(key.open(&lie).err(), Some(Error::AnotherJob { .. })));
+        assert!(matches!(
+            key.open(&lie).err(),
+            Some(Error::JobMismatch { what: "it is of job", .. })
+        ));
         let under = Key { job: other, secret: key.secret };
         assert_eq!(under.open(&lie).err(), not_theirs(3));
-        assert!(matches!(under.open(&sum).err(), Some(Error::AnotherJob { .. })));
+        assert!(matches!(
+            under.open(&sum).err(),
+            Some(Error::JobMismatch { what: "it is of job", .. })
+        ));
         let key = under;
         let open = |sum: &Sum| key.open(&Sum { job: key.job.id(), ..sum.clone() }).err();
         let mut lie = sum.clone();
@@ -284,7 +290,9 @@ fn a_job_of_another_key_is_refused_by_all() {
         let agreement = agreement(9, 100);
         let honest = contribute(&key, 0, &[5; 9], 1, &agreement);
         let sum = key.aggregate([honest.clone()]).unwrap();
-        let of_other = |error: Option<Error>| matches!(error, Some(Error::JobKey { .. }));
+        let of_other = |error: Option<Error>| {
+            matches!(error, Some(Error::JobMismatch { what: "the job is of key", .. }))
+        };
         let (own, ticket) = (key.secret.as_client(0), Ticket::draw().unwrap());
         assert!(of_other(sealer(own, &other.job, (&[5; 9], 1), ticket).err()));
         let summed = aggregate(key.public(), &other.job, engine(), [("a", Ok(honest))]);

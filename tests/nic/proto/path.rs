@@ -197,7 +197,15 @@ fn paths_are_bounded() {
     for (paths, flows) in [(0, 1), (1, 0), (17, 1), (4, 5), (u16::MAX, u16::MAX)] {
         let refused = Endpoint::new(config(paths, flows)).err();
         let sockets = usize::from(paths.saturating_mul(flows));
-        assert_eq!(refused, Some(NicError::Paths { sockets, most: MAX_PATHS }));
+        assert_eq!(
+            refused,
+            Some(NicError::OutOfRange {
+                what: "paths times flows",
+                found: sockets,
+                least: 1,
+                most: MAX_PATHS
+            })
+        );
     }
     assert!(Endpoint::new(config(4, 4)).is_ok());
 }

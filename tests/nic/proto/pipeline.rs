@@ -213,9 +213,12 @@ fn pipelines_and_their_ports_are_bounded() {
         Endpoint::new(Config { pipelines, ports: (1..=ports).collect(), allow, ..one }).err()
     };
     for pipelines in [0, MAX_PIPELINES + 1] {
-        let refused = NicError::Pipelines { pipelines, most: MAX_PIPELINES };
+        let (found, most) = (pipelines.into(), MAX_PIPELINES.into());
+        let refused = NicError::OutOfRange { what: "pipelines", found, least: 1, most };
         assert_eq!(config(pipelines, 0, false), Some(refused));
     }
-    assert_eq!(config(3, 1, true), Some(NicError::Ports { pipelines: 3, ports: 1 }));
+    let what = "ports of further pipelines";
+    let refused = NicError::OutOfRange { what, found: 1, least: 2, most: 2 };
+    assert_eq!(config(3, 1, true), Some(refused));
     assert_eq!((config(3, 2, true), config(3, 0, false)), (None, None));
 }

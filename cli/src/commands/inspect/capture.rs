@@ -17,7 +17,7 @@ const MAX_PAIRS: usize = 64;
 
 /// Describes a classic pcap file: datagrams, time, and who sent how many to whom.
 pub(super) fn capture(bytes: &[u8], found: &mut Findings) -> Result<(), Error> {
-    let invalid = |why: &str| Error::Json { what: "capture", why: why.into() };
+    let invalid = |why: &str| Error::Format { what: "capture", why: why.into() };
     let magic = bytes.first_chunk::<4>().ok_or_else(|| invalid("truncated"))?;
     let (big, nanoseconds) = match magic {
         [0xd4, 0xc3, 0xb2, 0xa1] => (false, false),

@@ -15,7 +15,10 @@ use crate::{
 
 /// Describes a safetensors file with tensors of any type, and its metadata.
 pub(super) fn safetensors(bytes: &[u8], found: &mut Findings) -> Result<(), Error> {
-    let invalid = |e: safetensors::SafeTensorError| Error::Safetensors { why: e.to_string() };
+    let invalid = |e: safetensors::SafeTensorError| Error::Format {
+        what: "safetensors file",
+        why: e.to_string(),
+    };
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(invalid)?;
     found.add("kind", "safetensors", "tensors in clear (safetensors)");
     let tensors: BTreeMap<_, _> = header.tensors().into_iter().collect();

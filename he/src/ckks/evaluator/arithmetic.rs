@@ -214,8 +214,8 @@ impl Evaluator<'_> {
     /// [`CkksError::OutOfLevels`] where the levels differ; [`CkksError::OtherParameters`]; the
     /// engine's.
     pub fn add_products(&self, a: &Product, b: &Product) -> Result<Product, Error> {
-        self.check_key(a.key, "the product")?;
-        self.check_key(b.key, "the product")?;
+        self.check_key(a.key, "the product is under key")?;
+        self.check_key(b.key, "the product is under key")?;
         if a.level != b.level {
             return Err(CkksError::OutOfLevels.into());
         }
@@ -233,7 +233,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::OutOfLevels`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn relinearise(&self, a: &Product) -> Result<Ciphertext, Error> {
-        self.check_key(a.key, "the product")?;
+        self.check_key(a.key, "the product is under key")?;
         let level = a.level;
         let key = self.keys.relinearisation()?;
         let program =

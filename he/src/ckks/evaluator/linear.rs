@@ -82,7 +82,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::NoRotation`], of a whole turn too; the engine's.
     pub fn rotate_digits(&self, a: &Digits, steps: i64) -> Result<Ciphertext, Error> {
-        self.check_key(a.key, "the ciphertext that these digits are of")?;
+        self.check_key(a.key, "the ciphertext of these digits is under key")?;
         let (element, key) = self.keys.rotation(steps)?;
         let level = a.level;
         let program = self.program(Name::TurnDigits(level, element), |set| {
@@ -110,12 +110,12 @@ impl Evaluator<'_> {
     /// `j + count − 1`, around the end. It rotates by 1, 2, 4 … `count / 2`.
     ///
     /// # Errors
-    /// [`CkksError::TooMany`] where `count` is no power of two or more than slots;
+    /// [`CkksError::Vectors`] where `count` is no power of two or more than slots;
     /// [`CkksError::NoRotations`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn inner_sum(&self, a: &Ciphertext, count: usize) -> Result<Ciphertext, Error> {
         let slots = self.parameters.slots();
         if !count.is_power_of_two() || count > slots {
-            return Err(CkksError::TooMany { count, slots }.into());
+            return Err(CkksError::too_many(count, slots).into());
         }
         self.check(a)?;
         let mut sum = a.clone();
@@ -179,7 +179,7 @@ impl Evaluator<'_> {
     /// Encodes a matrix, row by row, for vectors on a level.
     ///
     /// # Errors
-    /// [`CkksError::TooMany`] where rows or columns are more than slots, or numbers are not rows times
+    /// [`CkksError::Vectors`] where rows or columns are more than slots, or numbers are not rows times
     /// columns; [`CkksError::Value`]; [`CkksError::Level`]; the engine's.
     pub fn encode_matrix(
         &self,
@@ -190,7 +190,7 @@ impl Evaluator<'_> {
         let slots = self.parameters.slots();
         if rows == 0 || columns == 0 || rows.max(columns) > slots || values.len() != rows * columns
         {
-            return Err(CkksError::TooMany { count: values.len(), slots }.into());
+            return Err(CkksError::too_many(values.len(), slots).into());
         }
         let way = Way::of(rows, columns, slots);
         let weights = values.chunks_exact(columns).enumerate().map(|(row, values)| {

@@ -31,7 +31,7 @@ pub(super) fn integral(
     let rounded = Zeroizing::new(rounded);
     match rounded.iter().position(|y| !y.is_finite()) {
         Some(index) if values[index].is_finite() => {
-            Err(fault(OperandFault::TooLarge { index, bits: 1024 }))
+            Err(fault(OperandFault::beyond_bits(index, 1024)))
         }
         Some(index) => Err(fault(OperandFault::NotFinite { index })),
         None => Ok(rounded),

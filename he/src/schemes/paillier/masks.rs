@@ -132,7 +132,7 @@ impl Masks {
     ) -> Result<Self, Error> {
         let x = secret_big(&Draw::below(n.words(), n.bits(), n.len_words()).fill(1, rng));
         let big_n = BoxedUint::from_words(n.words().iter().copied());
-        let nonzero = big_n.to_nz().into_option().ok_or(ModulusFault::Even)?;
+        let nonzero = big_n.to_nz().into_option().ok_or_else(ModulusFault::even)?;
         let h = Zeroizing::new(big_n.wrapping_sub(x.square_mod(&nonzero)));
         let mut base = Zeroizing::new(vec![0; n_squared.len_words()]);
         base[..n.len_words()].copy_from_slice(h.as_words());
@@ -167,7 +167,7 @@ fn owner_base(
     let mut p_1 = Zeroizing::new(p.to_vec());
     p_1[0] -= 1;
     let square = secret_big(p_squared.words());
-    let square = square.as_nz_vartime().ok_or(ModulusFault::NotPrime)?;
+    let square = square.as_nz_vartime().ok_or_else(ModulusFault::not_prime)?;
     // The quotient tells p as well as the remainder does.
     let (quotient, radix) = secret_big(radix).div_rem(square);
     let (_, radix) = (Zeroizing::new(quotient), Zeroizing::new(radix));

@@ -50,26 +50,26 @@ impl PaillierModulus {
     pub fn new(n: &[u64], bits: u32, djn: bool) -> Result<Self, ModulusFault> {
         let big = BoxedUint::from_words(n.iter().copied());
         let found = big.bits_vartime();
+        let size = |expected| ModulusFault::new(format!("has {found} bits, not {expected}"));
         if found != bits {
-            return Err(ModulusFault::Size { found, expected: bits });
+            return Err(size(bits));
         }
         if n[0] & 1 == 0 {
-            return Err(ModulusFault::Even);
+            return Err(ModulusFault::even());
         }
         if let Some(factor) = (3..SMALL_FACTOR_LIMIT).step_by(2).find(|&d| divides(d, n)) {
-            return Err(ModulusFault::SmallFactor { factor });
+            return Err(ModulusFault::new(format!("has the small factor {factor}")));
         }
         if is_prime_power(&big) {
-            return Err(ModulusFault::PrimePower);
+            return Err(ModulusFault::new("is a prime or a power of a prime"));
         }
         // The digits of a ciphertext in base n fill as many words as it does.
         if !bits.is_multiple_of(64) || bits < 128 {
-            let expected = bits.max(128).next_multiple_of(64);
-            return Err(ModulusFault::Size { found, expected });
+            return Err(size(bits.max(128).next_multiple_of(64)));
         }
-        let n = Arc::new(Modulus::new("n", n).map_err(|_| ModulusFault::Even)?);
-        let size = |_| ModulusFault::Size { found, expected: MAX_MODULUS_BITS / 2 };
-        let n_squared = Arc::new(Modulus::square("n²", &n).map_err(size)?);
+        let n = Arc::new(Modulus::new("n", n).map_err(|_| ModulusFault::even())?);
+        let n_squared = Modulus::square("n²", &n).map_err(|_| size(MAX_MODULUS_BITS / 2))?;
+        let n_squared = Arc::new(n_squared);
         Ok(Self(Arc::new(ModulusState {
             n,
             scale: scale_program(&n_squared),
@@ -195,9 +195,9 @@ impl PaillierModulus {
     pub(crate) fn range_fault(&self, words: &[u64]) -> Option<CiphertextFault> {
         words.chunks(self.ciphertext_words()).enumerate().find_map(|(index, c)| {
             if c.iter().all(|&w| w == 0) {
-                Some(CiphertextFault::Zero { index })
+                Some(CiphertextFault::Item { item: "ciphertext", index, why: "is 0" })
             } else if !self.0.n_squared.contains_vartime(c) {
-                Some(CiphertextFault::NotReduced { index })
+                Some(CiphertextFault::Item { item: "ciphertext", index, why: "is not below n²" })
             } else {
                 None
             }
@@ -217,7 +217,7 @@ impl PaillierModulus {
         }
         let each = words.chunks(self.ciphertext_words());
         let index = each.clone().position(|c| !self.is_coprime(c));
-        Ok(index.map(|index| CiphertextFault::NotCoprime { index }))
+        Ok(index.map(CiphertextFault::not_coprime))
     }
 
     /// Returns the product of all ciphertexts of a batch, 1 for an empty one: a tree of sixteen

@@ -59,7 +59,7 @@ impl Plaintexts {
             return Err(fault(OperandFault::Words { found, each }));
         }
         if let Some(index) = first_not_below(&words, modulus.n().words()) {
-            return Err(fault(OperandFault::NotBelow { index, bound: "n" }));
+            return Err(fault(OperandFault::TooLarge { index, why: "is not below n".into() }));
         }
         Ok(Self::from_reduced(modulus, words))
     }
@@ -83,7 +83,7 @@ impl Plaintexts {
         let magnitudes = scalars.magnitudes().chunks(each);
         words.chunks_mut(k).zip(magnitudes).for_each(|(item, m)| item[..each].copy_from_slice(m));
         if let Some(index) = first_not_below(&words, &third(n)) {
-            return Err(fault(OperandFault::Beyond { index }));
+            return Err(fault(OperandFault::beyond_third(index)));
         }
         if let Some(signs) = scalars.negative() {
             for (item, &negative) in words.chunks_mut(k).zip(signs) {
@@ -117,7 +117,7 @@ impl Plaintexts {
             let negative = u64::from(!is_below(item, &third));
             negate_if(negative, item, n);
             if !is_below(item, &third) {
-                return Err(fault(OperandFault::Beyond { index }));
+                return Err(fault(OperandFault::beyond_third(index)));
             }
             signs.push(negative);
         }
@@ -155,7 +155,7 @@ impl Plaintexts {
         for (index, (item, &negative)) in items.enumerate() {
             let value = fixed_point::to_f64(item, self.scale);
             if value.is_infinite() {
-                return Err(fault(OperandFault::TooLarge { index, bits: 1024 }));
+                return Err(fault(OperandFault::beyond_bits(index, 1024)));
             }
             values.push(if negative == 1 { -value } else { value });
         }
@@ -196,7 +196,7 @@ impl Plaintexts {
             negate_if(1 - negative, &mut magnitude, n);
             let rest = magnitude[1..].iter().fold(0, |rest, &word| rest | word);
             if rest != 0 || magnitude[0] > (1 << 63) - 1 + negative {
-                return Err(fault(OperandFault::TooLarge { index, bits: 64 }));
+                return Err(fault(OperandFault::beyond_bits(index, 64)));
             }
             // Two's complement: all bits turned and one added where it is negative.
             let value = (magnitude[0] ^ negative.wrapping_neg()).wrapping_add(negative);

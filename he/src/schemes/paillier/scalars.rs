@@ -124,7 +124,10 @@ impl<S: Secrecy> Scalars<S> {
             return Err(fault("magnitudes", OperandFault::Words { found, each }));
         }
         if let Some(index) = first_not_below(&magnitudes, modulus.n().words()) {
-            return Err(fault("magnitudes", OperandFault::NotBelow { index, bound: "n" }));
+            return Err(fault(
+                "magnitudes",
+                OperandFault::TooLarge { index, why: "is not below n".into() },
+            ));
         }
         let (signs, expected) = (negative.map(<[bool]>::len), found / each);
         if let Some(found) = signs.filter(|&signs| signs != expected) {
@@ -199,7 +202,10 @@ fn narrowed(
     for (index, (item, out)) in words.chunks(each).zip(out.chunks_mut(k)).enumerate() {
         long[..each].copy_from_slice(item);
         if first_not_below(&long, &bound).is_some() {
-            return Err(fault("values", OperandFault::NotBelow { index, bound: "n" }));
+            return Err(fault(
+                "values",
+                OperandFault::TooLarge { index, why: "is not below n".into() },
+            ));
         }
         out.copy_from_slice(&long[..k]);
     }
@@ -247,7 +253,7 @@ impl Matrix<Public> {
         // Both bounds are floats, and 2^63 itself is no i64.
         let beyond = |y: &f64| *y < -(2f64.powi(63)) || *y >= 2f64.powi(63);
         if let Some(index) = integers.iter().position(beyond) {
-            let fault = OperandFault::TooLarge { index, bits: 64 };
+            let fault = OperandFault::beyond_bits(index, 64);
             return Err(Error::Operand { operation: "matrix", operand: "values", fault });
         }
         let entries: Vec<_> = integers.iter().map(|&y| y as i64).collect();
@@ -282,7 +288,7 @@ impl<S: Secrecy> Matrix<S> {
         let raise = |&e: &i64| (e as u64).wrapping_add(offset);
         let exponents = Zeroizing::new(entries.iter().map(raise).collect::<Vec<_>>());
         if let Some(index) = exponents.iter().position(|&u| u > u64::MAX >> (64 - bits)) {
-            return Err(fault(OperandFault::TooLarge { index, bits }));
+            return Err(fault(OperandFault::beyond_bits(index, bits)));
         }
         Ok(Self { rows, columns, bits, signed, scale: 0, exponents, secrecy: PhantomData })
     }

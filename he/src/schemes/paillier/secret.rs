@@ -40,22 +40,22 @@ impl PaillierSecret {
         let half = |x: &BoxedUint| x.bits() == bits / 2 && is_prime(Flavor::Any, x);
         let words = (bits / 2).div_ceil(64) as usize;
         if p.len() != words || q.len() != words || !half(&big_p) || !half(&big_q) {
-            return Err(ModulusFault::NotPrime);
+            return Err(ModulusFault::not_prime());
         }
         // Two distinct primes of one size: neither divides the other's predecessor, so
         // gcd(n, φ(n)) = 1.
         if *big_p == *big_q {
-            return Err(ModulusFault::Totient);
+            return Err(ModulusFault::new("is not coprime to its totient"));
         }
         let blum = p[0] & 3 == 3 && q[0] & 3 == 3;
         if djn && !(blum && totients_share_only_two(&big_p, &big_q)) {
-            return Err(ModulusFault::Form);
+            return Err(ModulusFault::new("is not of the form that its key file declares"));
         }
         let n = big_p.concatenating_mul(&*big_q);
         let modulus = PaillierModulus::new(n.as_words(), bits, djn)?;
-        let factors = Factors::new(&big_p, &big_q).ok_or(ModulusFault::NotPrime)?;
+        let factors = Factors::new(&big_p, &big_q).ok_or_else(ModulusFault::not_prime)?;
         let decrypt = decrypt_program(&modulus, (&big_p, &big_q), &factors);
-        let decrypt = decrypt.ok_or(ModulusFault::NotPrime)?;
+        let decrypt = decrypt.ok_or_else(ModulusFault::not_prime)?;
         Ok(Self { modulus, factors, decrypt, masks: OnceLock::new() })
     }
 

@@ -83,7 +83,7 @@ impl EncryptionKey {
         packed: &[u8],
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let invalid = |why: String| Error::Json { what: "key file", why };
+        let invalid = |why: String| Error::Format { what: "key file", why };
         let ring = &parameters.ring;
         let expected = parameters.mask_beats() * beats::BYTES;
         if packed.len() != expected {

@@ -46,8 +46,12 @@ impl SumScheme for RlweParameters {
         let bad = self.range.first_bad_lane(engine, words);
         let stray = first_stray((chunks, first), words, &self.ring);
         let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
-        let stray = stray.map(|lane| CiphertextFault::Stray { lane });
-        stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))
+        let stray = stray.map(|index| CiphertextFault::Item {
+            item: "residue",
+            index,
+            why: "is past the end of its polynomial, but not zero",
+        });
+        stray.or(bad.map(CiphertextFault::residue))
     }
 }
 
@@ -125,7 +129,7 @@ impl RunningSum for LaneSums {
         }
         let fault = self.scheme.range_fault(engine, &self.chunks, first, &words);
         // What was taken back is not in the sum, whatever another step says of it.
-        Ok(fault.or(Some(CiphertextFault::Residue { lane: 0 })))
+        Ok(fault.or(Some(CiphertextFault::residue(0))))
     }
 
     fn finish(

@@ -104,7 +104,7 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
         (Ok(_), _) => best,
         (Err(_), _) => next,
     });
-    best.unwrap_or(Err(ParameterError::NoRoom { clients: literal.clients, bits: literal.bits }))
+    best.unwrap_or_else(|| Err(ParameterError::no_room(literal)))
 }
 
 /// Derives the sets of large updates, the smallest first, each with the fewest values that it is for: as many as fill
@@ -191,10 +191,10 @@ fn derive(
 ) -> Result<RlweParameters, ParameterError> {
     let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
     check_security(ring.degree(), prime_bits)?;
-    let Literal { scheme, clients, bits } = literal;
+    let Literal { scheme, clients, .. } = literal;
     let is_smallest = ring.degree() == SMALLEST_DEGREE;
     if scheme == Scheme::CkksSum && is_smallest && clients > MAX_CLIENTS_OF_SMALLEST {
-        return Err(ParameterError::NoRoom { clients, bits });
+        return Err(ParameterError::no_room(literal));
     }
     lay_out(ring, literal, field_bits)
 }
@@ -224,7 +224,7 @@ pub(crate) fn lay_out(
     let shares_slots = limbs > MOST_APART;
     let most = if shares_slots { head_bits } else { room } / field_bits;
     let fields = (1..=most).rev().find(fits);
-    let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
+    let fields_per_slot = fields.ok_or_else(|| ParameterError::no_room(literal))? as usize;
     let beats_per_unit = beats::beats_per_unit(limbs);
     let unit_bytes = beats_per_unit * beats::BYTES;
     let slots_per_unit = beats_per_unit * beats::LANES / limbs;
@@ -450,19 +450,23 @@ mod tests {
         let derive = |degree, primes, clients, bits: u32| {
             let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
             let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
-            super::derive(&ring(degree, primes), literal, field_bits).map(|set| set.geometry)
+            let set = super::derive(&ring(degree, primes), literal, field_bits);
+            set.map(|_| ()).map_err(|error| error.to_string())
         };
-        let insecure =
-            |degree, log_q, limit| Err(ParameterError::Insecure { degree, log_q, limit });
-        assert_eq!(derive(4096, 3, 4, 16), insecure(4096, 150, 106));
-        assert_eq!(derive(2048, 2, 4, 16), insecure(2048, 100, 53));
-        assert_eq!(derive(8192, 5, 4, 16), insecure(8192, 250, 214));
-        assert_eq!(derive(1024, 1, 4, 16), insecure(1024, 50, 0));
+        for (degree, primes, log_q, limit) in
+            [(4096, 3, 150, 106), (2048, 2, 100, 53), (8192, 5, 250, 214), (1024, 1, 50, 0)]
+        {
+            let refused = derive(degree, primes, 4, 16).unwrap_err();
+            let why = format!(
+                "a modulus of {log_q} bits at N = {degree} is not 128-bit secure, at most {limit} are"
+            );
+            assert!(refused.starts_with(&why), "{refused}");
+        }
         assert!(derive(8192, 3, 1024, 24).is_ok());
         // One prime holds few fields, and no head beside the noise of a thousand.
         assert!(derive(4096, 1, 1, 8).is_ok());
-        let no_room = ParameterError::NoRoom { clients: 1024, bits: 24 };
-        assert_eq!(derive(4096, 1, 1024, 24), Err(no_room));
+        let refused = derive(4096, 1, 1024, 24).unwrap_err();
+        assert!(refused.starts_with("1024 clients at 24 bits leave no room"), "{refused}");
         assert_eq!(check_security(4096, 106), Ok(()));
         let reported = check_security(4096, 107).unwrap_err().to_string();
         assert!(reported.contains("take fewer primes or a larger N"), "{reported}");

@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
         {
             warn!(
                 "tensor {name:?} is rounded {factor} times as coarsely as by this client's own range: another client \
-                 proposed a larger one, which `job --max-range` bounds"
+                 proposed a larger one, which the job's largest range bounds"
             );
         }
         if !self.is_sealed {

@@ -104,7 +104,7 @@ fn scales_indices_and_numbers_out_of_bounds_are_named() {
     let e = Evaluator::new(modulus, engine());
     let c = key.batch(&key.random_ciphertexts(3, &mut rng(4)));
     let fine = c.clone().at_scale(8);
-    let belongs = "its scale is 8 where 0 belongs: bring both to one scale first";
+    let belongs = "its scale is 8 where 0 belongs";
     assert_eq!(text(e.add(&c, &fine)), format!("add: b: {belongs}"));
     assert_eq!(text(e.add_assign(&mut c.clone(), &fine)), format!("add_assign: b: {belongs}"));
     let concatenated = Ciphertexts::concatenate(&*engine(), &c, &[&c, &fine]);

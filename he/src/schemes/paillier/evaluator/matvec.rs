@@ -81,7 +81,7 @@ impl Evaluator {
         self.engine.run(&b.build(), &mut [Operand::In(&total), Operand::Out(&mut offset)])?;
         if offset.iter().all(|&word| word == 0) {
             let found = self.modulus.coprimality_fault(&*self.engine, vector)?;
-            let bad = found.unwrap_or(CiphertextFault::NotCoprime { index: 0 });
+            let bad = found.unwrap_or(CiphertextFault::not_coprime(0));
             let fault = OperandFault::Ciphertext(bad);
             return Err(Error::Operand { operation: OPERATION, operand: "vector", fault });
         }

@@ -73,7 +73,7 @@ impl Evaluator {
         let mut inverses = out.chunks(self.modulus.ciphertext_words());
         match inverses.position(|inverse| inverse.iter().all(|&word| word == 0)) {
             Some(place) => {
-                let bad = CiphertextFault::NotCoprime { index: index(place) };
+                let bad = CiphertextFault::not_coprime(index(place));
                 let fault = OperandFault::Ciphertext(bad);
                 Err(Error::Operand { operation, operand: "c", fault })
             }
