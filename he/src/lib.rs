@@ -83,5 +83,5 @@ pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};
 pub use tensors::{Dtype, Integers, Tensor, TensorSpec, Update};
 pub use update::{
-    Accumulator, Destination, OpenedSum, Sealer, Summing, Ticket, aggregate, open_to,
+    Accumulator, Destination, OpenedSum, SealPermit, Sealer, Summing, aggregate, open_to,
 };

@@ -18,7 +18,7 @@ use crate::{
     exchange::Announcement,
     job::Terms,
     random,
-    update::{Destination, OpenedSum, Sealer, Ticket, open_to},
+    update::{Destination, OpenedSum, SealPermit, Sealer, open_to},
 };
 
 /// A client of a job, as it seals updates and opens sums.
@@ -106,7 +106,7 @@ impl<'a> Member<'a> {
     fn begin(&self, update: &Update, weight: u64, terms: &Terms<'_>) -> Result<Sealer, Error> {
         let seed = random::bytes()?;
         let update = terms.quantise(update, weight, self.key.public().parameters(), &seed)?;
-        Sealer::new(self.key, self.engine.clone(), update, Ticket::draw()?, terms)
+        Sealer::new(self.key, self.engine.clone(), update, SealPermit::draw()?, terms)
     }
 
     /// Enters in the ledger that this client seals to a round.

@@ -3,18 +3,18 @@
 //!
 //! | | whole | in part |
 //! |---|---|---|
-//! | a client's tensors to a contribution | [`Sealer::write_to`] | [`Sealer::next_batch`], under a [`Ticket`] |
+//! | a client's tensors to a contribution | [`Sealer::write_to`] | [`Sealer::next_batch`], under a [`SealPermit`] |
 //! | contributions to their sum | [`aggregate`](fn@aggregate), one by one [`Summing`] | [`Accumulator`] |
 //! | a sum to tensors | [`open_to`] a [`Destination`] | [`OpenedSum`], to exact integers |
 
 mod aggregate;
 mod open;
+mod permit;
 mod seal;
 mod summing;
-mod ticket;
 
 pub use aggregate::Accumulator;
 pub use open::{Destination, OpenedSum, open_to};
+pub use permit::SealPermit;
 pub use seal::Sealer;
 pub use summing::{Summing, aggregate};
-pub use ticket::Ticket;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Dtype, Error, Job, Limits, OpenedSum, Scheme, Sealer, SecretKey, Tensor, TensorSpec,
-    Ticket, Update, aggregate,
+    Agreement, Dtype, Error, Job, Limits, OpenedSum, Scheme, SealPermit, Sealer, SecretKey, Tensor,
+    TensorSpec, Update, aggregate,
     codec::Output,
     dp::{Literal, Mechanism, Noise},
     job::{Budget, NoiseLimits},
@@ -54,8 +54,8 @@ fn a_sum_opens_to_the_mean_of_what_was_clipped_with_the_noise_that_was_agreed() 
     let norms = [1.0, 2.0, 3.0, 4.0, 100.0];
     let contributions = norms.iter().zip(0..).map(|(&norm, client)| {
         let own = terms.quantise(&update(norm), 1, parameters, &[client as u8; 32]).unwrap();
-        let (key, ticket) = (key.as_client(client), Ticket::draw().unwrap());
-        let sealer = Sealer::new(key, engine.clone(), own, ticket, &terms).unwrap();
+        let (key, permit) = (key.as_client(client), SealPermit::draw().unwrap());
+        let sealer = Sealer::new(key, engine.clone(), own, permit, &terms).unwrap();
         ("one", sealer.into_contribution())
     });
     let sum = aggregate(key.public(), &job, engine.clone(), contributions).unwrap();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Dtype, Error, Job, Limits, PublicKey, Quantised, Sealer,
-    SecretKey, Sum, TensorSpec, Ticket, aggregate, codec,
+    Agreement, AnyKey, Contribution, Dtype, Error, Job, Limits, PublicKey, Quantised, SealPermit,
+    Sealer, SecretKey, Sum, TensorSpec, aggregate, codec,
     error::CiphertextFault,
     error::FrameError,
     exchange::{Announcement, RoundTerms},
@@ -51,7 +51,7 @@ fn agreement(specs: Vec<TensorSpec>, range: f64, max_weight: u32) -> Agreement {
 fn contribution(key: &Key, number: u16, agreement: &Agreement) -> Contribution<'static> {
     let update = Quantised::from_fields(vec![9; agreement.values()], 1);
     let (own, terms) = (key.secret.as_client(number), key.job.terms(2, agreement).unwrap());
-    let sealer = Sealer::new(own, engine(), update, Ticket::draw().unwrap(), &terms).unwrap();
+    let sealer = Sealer::new(own, engine(), update, SealPermit::draw().unwrap(), &terms).unwrap();
     let (contributor, job, agreement) = (sealer.contributor(), key.job.id(), agreement.clone());
     let stream = sealer.seal_all().unwrap().into();
     Contribution { contributor, job, round: 2, agreement, stream }

@@ -1,7 +1,7 @@
 //! Jobs, and the terms of rounds within them: who is left out, and what a client refuses.
 
 use ciphergram_he::{
-    Agreement, Dtype, Error, Job, Limits, SecretKey, Tensor, TensorSpec, Ticket, Update,
+    Agreement, Dtype, Error, Job, Limits, SealPermit, SecretKey, Tensor, TensorSpec, Update,
     codec::{OpenedRound, Precision, TensorBits},
     exchange::{Announcement, Joined, RoundTerms},
     job::{AllowedNode, SettledTensor},
@@ -29,7 +29,7 @@ fn agreement(specs: &[TensorSpec], range: f64, max_weight: u32) -> Agreement {
 
 fn announce(job: &Job, lowest_round: u64, agreement: Agreement) -> Announcement {
     Announcement {
-        seed: Ticket::draw().unwrap().seed(),
+        seed: SealPermit::draw().unwrap().seed(),
         job: job.id(),
         lowest_round,
         agreement,
@@ -213,7 +213,7 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     other.participants.remove(0);
     refused(&other, "do not list this contribution");
     let mut other = terms.clone();
-    other.participants[0].seed = Ticket::draw().unwrap().seed();
+    other.participants[0].seed = SealPermit::draw().unwrap().seed();
     refused(&other, "do not list this contribution");
     let error = terms.check(key.as_client(2), &own, &job).unwrap_err();
     assert!(matches!(error, Error::Terms { .. }));
@@ -238,7 +238,7 @@ fn proposals_are_within_the_job() {
     };
     let propose = |job: &Job, value, weight| {
         Announcement::propose(
-            Ticket::draw().unwrap().seed(),
+            SealPermit::draw().unwrap().seed(),
             job,
             (6, None),
             &update(value),
@@ -345,7 +345,7 @@ fn precisions_are_the_jobs_and_whoever_has_others_is_left_out_by_name() {
             })
             .collect(),
     );
-    let seed = || Ticket::draw().unwrap().seed();
+    let seed = || SealPermit::draw().unwrap().seed();
     let own = Announcement::propose(seed(), &job, (0, None), &update, 1, None).unwrap();
     assert_eq!(own.agreement.precisions(), [Precision::Bits(20), Precision::Bits(24)]);
     let bits = |bits: [u32; 2]| {
@@ -402,7 +402,7 @@ fn integers_are_announced_as_powers_of_two_within_their_type() {
     let own = |dtype, value: f64, weight| {
         let spec = TensorSpec { name: "n".into(), dtype, shape: vec![2] };
         let update = Update::new(vec![Tensor::from_values(spec, &[value, -1.0]).unwrap()]);
-        let seed = Ticket::draw().unwrap().seed();
+        let seed = SealPermit::draw().unwrap().seed();
         let own = Announcement::propose(seed, &job, (0, None), &update, weight, None)?;
         Ok::<_, Error>(own.agreement.ranges()[0])
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{
     AgreedRanges, Contributor, Dtype, Error, Job, KeyRef, Limits, RangesProposal, Scheme,
-    SecretKey, Tensor, TensorSpec, Ticket, Update,
+    SealPermit, SecretKey, Tensor, TensorSpec, Update,
     codec::Policy,
     exchange::{Announcement, RoundTerms},
     frame::{Frame, Kind},
@@ -149,7 +149,7 @@ fn frames_that_lie_are_refused_or_read_but_never_panic() {
     let key = key(8);
     let job = job(&key, Rank::Largest(2));
     let proposal = propose(key.as_client(1), &job, &[1.0, 2.0]).to_bytes(key.public());
-    let seed = Ticket::draw().unwrap().seed();
+    let seed = SealPermit::draw().unwrap().seed();
     let secret = key.ranges_secret();
     let announcement =
         Announcement::propose(seed, &job, (0, None), &update(&[1.0, 2.0]), 1, secret);
@@ -195,7 +195,7 @@ fn frames_that_lie_are_refused_or_read_but_never_panic() {
 fn forged_answers_change_nothing_that_a_client_says() {
     let key = key(8);
     let (job, secret) = (job(&key, Rank::Largest(2)), key.ranges_secret());
-    let seed = Ticket::draw().unwrap().seed();
+    let seed = SealPermit::draw().unwrap().seed();
     let own = Announcement::propose(seed, &job, (0, None), &update(&[0.5]), 1, secret).unwrap();
     let terms = RoundTerms {
         round: 0,
@@ -420,7 +420,7 @@ mod with_tfhe {
         let secret = key.ranges_secret();
         let own = [0.3, 0.07];
         let announce = |_| {
-            let seed = Ticket::draw().unwrap().seed();
+            let seed = SealPermit::draw().unwrap().seed();
             Announcement::propose(seed, &job, (0, None), &update(&own), 1, secret).unwrap()
         };
         let announced: Vec<_> = (0..3).map(announce).zip(0u16..).map(|(a, n)| (n, a)).collect();
@@ -466,7 +466,7 @@ mod with_tfhe {
         assert!(matches!(unencrypted.check(0, &job), Err(Error::BeyondJob { .. })));
         // Somebody's proposal under another's number.
         let copied =
-            Announcement { seed: Ticket::draw().unwrap().seed(), ..announced[0].1.clone() };
+            Announcement { seed: SealPermit::draw().unwrap().seed(), ..announced[0].1.clone() };
         let joined = RoundTerms::join(&job, &[announced[0].clone(), (5, copied)]).unwrap();
         assert!(matches!(joined.left_out[..], [(5, Error::SameContribution)]), "{joined:?}");
     }

@@ -11,7 +11,7 @@ use std::{
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
     Accumulator, Agreement, Contribution, Contributor, ContributorSet, Destination, Dtype, Error,
-    Ledger, Member, Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate,
+    Ledger, Member, Quantised, SealPermit, Sealer, Sum, Tensor, TensorSpec, Update, aggregate,
     codec::Output, open_to, params::Scheme,
 };
 use ciphergram_tests::cases;
@@ -211,8 +211,8 @@ fn long_sums_with_changing_contributors_open() {
 fn integers_beyond_their_fields_are_not_sealed() {
     let key = generate(Scheme::CkksSum, 2, 16);
     let refuse = |fields: Vec<u32>, weight| {
-        let (own, ticket) = (key.secret.as_client(0), Ticket::draw().unwrap());
-        sealer(own, &key.job, (&fields, weight), ticket).err()
+        let (own, permit) = (key.secret.as_client(0), SealPermit::draw().unwrap());
+        sealer(own, &key.job, (&fields, weight), permit).err()
     };
     assert_eq!(refuse(vec![0, 65_535], 1), Some(Error::NotQuantised { bits: 16 }));
     assert_eq!(refuse(vec![0], 0), Some(Error::NotQuantised { bits: 16 }));
@@ -254,11 +254,11 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
         let chunks = key.public().parameters().chunks(values);
         let stop = stop.min(chunks.count());
         let kept = if stop == chunks.count() { other.stream.len() } else { chunks.offset_of(stop) };
-        let (seed, own) = (Ticket::draw().unwrap().seed(), key.secret.as_client(1));
-        let (update, ticket) =
-            (Quantised::from_fields(fields.clone(), 1), Ticket::resume(seed, stop));
+        let (seed, own) = (SealPermit::draw().unwrap().seed(), key.secret.as_client(1));
+        let (update, permit) =
+            (Quantised::from_fields(fields.clone(), 1), SealPermit::resume(seed, stop));
         let terms = key.job.terms(ROUND, &agreement).unwrap();
-        let resumed = Sealer::new(own, engine(), update, ticket, &terms).unwrap();
+        let resumed = Sealer::new(own, engine(), update, permit, &terms).unwrap();
         let resumed_as = resumed.contributor();
         let mut stream = other.stream[..kept].to_vec();
         stream.extend(resumed.seal_all().unwrap());
@@ -276,17 +276,17 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
     }
 }
 
-/// A drawn ticket is consumed; what is resumed by name cannot seal a chunk again either.
+/// A drawn permit is consumed; what is resumed by name cannot seal a chunk again either.
 #[test]
 fn no_chunk_is_sealed_twice_under_one_seed() {
     for (key, values) in [(over(4096), 100_000), (generate(Scheme::Paillier2048, 2, 16), 6_000)] {
         let fields = vec![7; values];
         let resume = |seed, next, key: &Key| {
-            let ticket = Ticket::resume(seed, next);
-            sealer(key.secret.as_client(0), &key.job, (&fields, 1), ticket)
+            let permit = SealPermit::resume(seed, next);
+            sealer(key.secret.as_client(0), &key.job, (&fields, 1), permit)
         };
-        let (agreement, ticket) = (agreement(values, u32::MAX), Ticket::draw().unwrap());
-        let mut first = sealer(key.secret.as_client(0), &key.job, (&fields, 1), ticket).unwrap();
+        let (agreement, permit) = (agreement(values, u32::MAX), SealPermit::draw().unwrap());
+        let mut first = sealer(key.secret.as_client(0), &key.job, (&fields, 1), permit).unwrap();
         let (chunks, contributor) = (*first.chunks(), first.contributor());
         let Contributor { seed, .. } = contributor;
         let mut stream = first.next_batch().unwrap().unwrap();
@@ -337,13 +337,13 @@ fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
     let key = over(4096);
     let agreement = agreement(100, 1);
     let (terms, own) = (key.job.terms(ROUND, &agreement).unwrap(), key.secret.as_client(0));
-    let sealer = |engine, ticket| {
-        Sealer::new(own, engine, Quantised::from_fields(vec![7; 100], 1), ticket, &terms).unwrap()
+    let sealer = |engine, permit| {
+        Sealer::new(own, engine, Quantised::from_fields(vec![7; 100], 1), permit, &terms).unwrap()
     };
-    let mut failed = sealer(Arc::new(Broken), Ticket::draw().unwrap());
+    let mut failed = sealer(Arc::new(Broken), SealPermit::draw().unwrap());
     assert!(failed.next_batch().is_err());
-    let ticket = Ticket::resume(failed.contributor().seed, 0);
-    assert!(sealer(engine(), ticket).seal_all().is_ok());
+    let permit = SealPermit::resume(failed.contributor().seed, 0);
+    assert!(sealer(engine(), permit).seal_all().is_ok());
 }
 
 /// A download is an upload, a number, a seed and a bit for each contributor, and a few lengths.

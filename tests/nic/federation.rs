@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Contributor, Dtype, Error as SchemeError, Ledger, PublicKey, Quantised, SecretKey,
-    Seed, Tensor, TensorSpec, Ticket, Update,
+    Agreement, Contributor, Dtype, Error as SchemeError, Ledger, PublicKey, Quantised, SealPermit,
+    SecretKey, Seed, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
@@ -547,7 +547,7 @@ fn a_silent_address_leaves_the_next_one() {
 
 /// Returns the record of a contribution that nobody seals.
 fn fresh() -> Seed {
-    Ticket::draw().unwrap().seed()
+    SealPermit::draw().unwrap().seed()
 }
 
 /// Joins as `number` with a hello, by hand, until `done` says what came of it.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::Ticket;
+use ciphergram_he::SealPermit;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
@@ -125,8 +125,8 @@ impl World {
         let seed = random::bytes().unwrap();
         let own = Quantised::new(&update, &agreement, 1, key.public().parameters(), &seed).unwrap();
         let job = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
-        let (ticket, terms) = (Ticket::draw().unwrap(), job.terms(0, &agreement).unwrap());
-        let sealer = Sealer::new(key.as_client(0), engine.clone(), own, ticket, &terms).unwrap();
+        let (permit, terms) = (SealPermit::draw().unwrap(), job.terms(0, &agreement).unwrap());
+        let sealer = Sealer::new(key.as_client(0), engine.clone(), own, permit, &terms).unwrap();
         // The same under several numbers: nobody opens their sum.
         let stream: Bytes = sealer.seal_all().unwrap().into();
         let clients = (0..CLIENTS).map(|number| {
@@ -138,7 +138,7 @@ impl World {
                 seed: config(number).seed,
             };
             let mut node = RoundClient::new(config).unwrap();
-            let seed = Ticket::draw().unwrap().seed();
+            let seed = SealPermit::draw().unwrap().seed();
             let (job, agreement) = (job.id(), agreement.clone());
             let hello = Announcement { seed, job, lowest_round: 0, agreement, proposal: None };
             node.join(Time::ZERO, seed.id(), hello.to_bytes(key.public()), None).unwrap();

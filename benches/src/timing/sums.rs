@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{Builder, Operand, Program, Ring, beats, program::Value, random::StreamRng};
 use ciphergram_he::{
-    Agreement, Dtype, Error, Job, Limits, Operation, Parameters, Quantised, Scheme, Sealer,
-    SecretKey, TensorSpec, Ticket, params::Literal,
+    Agreement, Dtype, Error, Job, Limits, Operation, Parameters, Quantised, Scheme, SealPermit,
+    Sealer, SecretKey, TensorSpec, params::Literal,
 };
 use rand_core::Rng;
 
@@ -231,7 +231,7 @@ impl Subject for Sealing<'_> {
         self.secrets = vec![memory_of(&update.fields()?)];
         let (key, engine) = (setup.sums().as_client(0), setup.engine().clone());
         let terms = self.job.terms(0, &self.agreement)?;
-        self.sealer = Some(Sealer::new(key, engine, update, Ticket::draw()?, &terms)?);
+        self.sealer = Some(Sealer::new(key, engine, update, SealPermit::draw()?, &terms)?);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use ciphergram_accel::{Builder, CpuEngine, Engine, Measure as _, Modulus, Operand, Program};
 use ciphergram_he::{
-    Job, Limits, Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Ticket, Update,
+    Job, Limits, Quantised, Scheme, SealPermit, Sealer, SecretKey, Tensor, TensorSpec, Update,
     exchange::Announcement, params::Literal,
 };
 use ciphergram_nic::{
@@ -100,7 +100,7 @@ fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
     let mut agreement = None;
     for number in 0..2 {
         let announcement =
-            Announcement::propose(Ticket::draw()?.seed(), &job, (0, None), &update, 1, None)?;
+            Announcement::propose(SealPermit::draw()?.seed(), &job, (0, None), &update, 1, None)?;
         hellos.insert(number, announcement.to_bytes(key.public()));
         agreement = Some(announcement.agreement);
     }
@@ -109,7 +109,7 @@ fn contribution(scheme: Scheme) -> Result<Contribution, Failure> {
     let seed = ciphergram_he::random::bytes()?;
     let own = Quantised::new(&update, &agreement, 1, parameters, &seed)?;
     let terms = job.terms(0, &agreement)?;
-    let sealer = Sealer::new(key.as_client(0), engine, own, Ticket::draw()?, &terms)?;
+    let sealer = Sealer::new(key.as_client(0), engine, own, SealPermit::draw()?, &terms)?;
     let stream = sealer.seal_all()?;
     let open = Box::new(move || {
         Ok(application.open(0, &hellos)?.opened().ok_or("the round is not ready")?)

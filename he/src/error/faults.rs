@@ -1,7 +1,5 @@
 //! The parts of an error: one type for each thing that can be wrong.
 
-use crate::params::Literal;
-
 /// The version of frames that this program writes. It reads the one before too.
 pub(crate) const FRAME_VERSION: u16 = 5;
 
@@ -12,7 +10,7 @@ pub struct ParameterError(pub(crate) String);
 
 impl ParameterError {
     /// Returns the fault of parameters that leave no space for a chunk's head beside the noise.
-    pub(crate) fn no_room(Literal { clients, bits, .. }: Literal) -> Self {
+    pub(crate) fn no_room(clients: u32, bits: u32) -> Self {
         Self(format!(
             "{clients} clients at {bits} bits leave no room in a coefficient; use fewer of either"
         ))

@@ -83,7 +83,7 @@ fn in_tensors(places: &Places, runs: Vec<Range<usize>>) -> Vec<(usize, Range<usi
 mod tests {
     use super::*;
     use crate::{
-        Agreement, Contributor, JobId, SecretKey, TensorSpec, Ticket,
+        Agreement, Contributor, JobId, SealPermit, SecretKey, TensorSpec,
         params::{Literal, Scheme},
         tensors::Dtype,
     };
@@ -103,7 +103,7 @@ mod tests {
             (0..3).filter(|index| with(chunk, *index)).for_each(|index| set.insert(index));
             set
         };
-        let seed = || Ticket::draw().unwrap().seed();
+        let seed = || SealPermit::draw().unwrap().seed();
         let contributor = |number: u16| Contributor { number, seed: seed() };
         Sum {
             contributors: [5, 2, 9].map(contributor).to_vec(),

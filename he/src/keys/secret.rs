@@ -186,7 +186,7 @@ impl SecretKey {
 
     /// Returns the program of an operation on updates of `values` values, decryption that of a sum of `contributors`:
     /// to be shown and measured. Running an encryption with seeds of one's own goes past what
-    /// [`Ticket`](crate::Ticket) guards.
+    /// [`SealPermit`](crate::SealPermit) guards.
     ///
     /// # Errors
     /// The engine's, or no randomness.

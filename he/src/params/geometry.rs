@@ -72,7 +72,7 @@ impl Geometry {
                 return Ok(self);
             }
         }
-        Err(ParameterError::no_room(literal))
+        Err(ParameterError::no_room(literal.clients, literal.bits))
     }
 
     /// Returns the chunks of a group before those that carry values: its mask and its guard.

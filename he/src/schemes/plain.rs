@@ -225,8 +225,8 @@ mod tests {
 
     use crate::{
         Accumulator, Agreement, AnyKey, Contribution, Dtype, Job, KeyRef, Ledger, Limits, Member,
-        OpenedSum, Operation, PublicKey, Quantised, Scheme, Sealer, SecretKey, Sum, Tensor,
-        TensorSpec, Ticket, Update, aggregate, codec::Output, params::Literal,
+        OpenedSum, Operation, PublicKey, Quantised, Scheme, SealPermit, Sealer, SecretKey, Sum,
+        Tensor, TensorSpec, Update, aggregate, codec::Output, params::Literal,
     };
     use std::sync::Arc;
 
@@ -264,8 +264,8 @@ mod tests {
             let update = Quantised::from_fields(fields, u32::from(client) % 5 + 1);
             let own = key.client_key(client).unwrap();
             let key = [key.as_client(client), KeyRef::from(&own)][usize::from(client) % 2];
-            let ticket = Ticket::draw().unwrap();
-            let mut sealer = Sealer::new(key, engine(), update, ticket, &terms).unwrap();
+            let permit = SealPermit::draw().unwrap();
+            let mut sealer = Sealer::new(key, engine(), update, permit, &terms).unwrap();
             contributors.push(sealer.contributor());
             let (mut first, chunks) = (0, *sealer.chunks());
             while let Some(bytes) = sealer.next_batch().unwrap() {
@@ -333,9 +333,9 @@ mod tests {
         let key = key();
         let update = Quantised::from_fields(vec![1; 2000], 1);
         let (job, agreement) = (job(&key), agreement(2000));
-        let (terms, ticket) = (job.terms(0, &agreement).unwrap(), Ticket::draw().unwrap());
+        let (terms, permit) = (job.terms(0, &agreement).unwrap(), SealPermit::draw().unwrap());
         let own = key.as_client(0);
-        let sealer = Sealer::new(own, engine(), update, ticket, &terms).unwrap();
+        let sealer = Sealer::new(own, engine(), update, permit, &terms).unwrap();
         let (chunks, mut stream) = (*sealer.chunks(), sealer.seal_all().unwrap());
         stream[chunks.offset_of(1)..][..8].fill(0xff);
         let mut sum = Accumulator::new(key.public(), engine(), 2000);

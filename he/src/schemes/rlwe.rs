@@ -69,7 +69,7 @@
 //! # Seeds
 //! A seed must never serve two contributions under one `ckks-sum` key: the difference of two `b`s of one `a`
 //! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.
-//! [`Ticket`](crate::Ticket) and [`Sealer`](crate::Sealer) see to that.
+//! [`SealPermit`](crate::SealPermit) and [`Sealer`](crate::Sealer) see to that.
 
 pub(crate) mod asymmetric;
 mod beats;

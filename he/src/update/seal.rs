@@ -4,7 +4,7 @@ use std::{borrow::Cow, io::Write, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 
-use super::Ticket;
+use super::SealPermit;
 use crate::{
     Contribution, Error, PublicKey, Quantised,
     codec::Packing,
@@ -26,12 +26,12 @@ pub struct Sealer {
     chunks: Chunks,
     update: Quantised,
     key: PublicKey,
-    ticket: Ticket,
+    permit: SealPermit,
     next: u32,
 }
 
 impl Sealer {
-    /// Makes a sealer of an update under a ticket: of the whole update if the ticket was drawn, of the
+    /// Makes a sealer of an update under a permit: of the whole update if the permit was drawn, of the
     /// chunks that are left if it was resumed. Who holds the secret key encrypts with it, where that is
     /// quicker.
     ///
@@ -40,24 +40,24 @@ impl Sealer {
     /// # Errors
     /// A key without a sum key, or of another job; a number that is no client's; integers of other
     /// parameters, or not as many as agreed; chunks that this process has sealed already; under
-    /// `ckks-sum-public`, a ticket that was resumed within a polynomial; the engine's, or no randomness.
+    /// `ckks-sum-public`, a permit that was resumed within a polynomial; the engine's, or no randomness.
     pub fn new<'a>(
         key: impl Into<KeyRef<'a>>,
         engine: Arc<dyn Engine>,
         update: Quantised,
-        mut ticket: Ticket,
+        mut permit: SealPermit,
         terms: &Terms<'_>,
     ) -> Result<Self, Error> {
         let key = key.into();
         let (tag_key, contributor) =
-            (key.tag_key()?, Contributor { number: key.number(), seed: ticket.seed() });
+            (key.tag_key()?, Contributor { number: key.number(), seed: permit.seed() });
         terms.job().check_key(key.public())?;
         terms.job().check_number(contributor.number)?;
         let statement = terms.statement();
         let encryptor = match key {
             KeyRef::Client(key) => key.public().encryption()?.encryptor(&*engine)?,
             KeyRef::Secret(key, _) => {
-                key.scheme(update.count()).encryptor(&*engine, &statement, &ticket.seed())?
+                key.scheme(update.count()).encryptor(&*engine, &statement, &permit.seed())?
             }
         };
         let parameters = key.public().parameters();
@@ -68,14 +68,14 @@ impl Sealer {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }
         let chunks = parameters.chunks(update.count());
-        let (key, next) = (key.public().clone(), ticket.next());
+        let (key, next) = (key.public().clone(), permit.next());
         // The rest of a polynomial would be under another mask than its beginning.
         let group = chunks.opening_with(next.min(chunks.count() - 1));
         if group.start < next && next < group.end {
             return Err(Error::ResumedWithin { next, start: group.start, end: group.end });
         }
         // Nothing is spent yet; chunks that were spent are refused here, before any work.
-        ticket.spend(key.id(), next)?;
+        permit.spend(key.id(), next)?;
         let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
         let contribution = Contribution {
             contributor,
@@ -84,7 +84,7 @@ impl Sealer {
             agreement: terms.agreement().clone(),
             stream: Cow::Borrowed(&[]),
         };
-        Ok(Self { engine, encryptor, tags, contribution, chunks, update, key, ticket, next })
+        Ok(Self { engine, encryptor, tags, contribution, chunks, update, key, permit, next })
     }
 
     /// Returns the contribution's public record.
@@ -127,7 +127,7 @@ impl Sealer {
         }
         let mut bytes = vec![0; self.chunks.range_of(&own).len()];
         self.seal(own, &mut bytes)?;
-        self.ticket.spend(self.key.id(), self.next)?;
+        self.permit.spend(self.key.id(), self.next)?;
         Ok(Some(bytes))
     }
 
@@ -185,7 +185,7 @@ impl Sealer {
             self.seal(own, bytes)?;
             rest = after;
         }
-        self.ticket.spend(self.key.id(), self.next)
+        self.permit.spend(self.key.id(), self.next)
     }
 
     /// Returns the chunks to seal next, to the end of a group.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ciphergram_he::{Agreement, Sealer, Ticket};
+use ciphergram_he::{Agreement, SealPermit, Sealer};
 use zeroize::Zeroizing;
 
 use super::{
@@ -46,7 +46,7 @@ pub(super) struct SealTask<'a> {
     pub agreement: Agreement,
     /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
     pub rounding: [u8; 32],
-    pub ticket: Ticket,
+    pub permit: SealPermit,
     pub spool: SpoolState,
     /// Takes the spool when this thread has no more for it.
     pub sealed: Sender<Spool>,
@@ -95,7 +95,7 @@ impl SealTask<'_> {
         };
         clock = Instant::now();
         let mut sealer =
-            Sealer::new(member.key, member.engine.clone(), update, self.ticket, &terms)?;
+            Sealer::new(member.key, member.engine.clone(), update, self.permit, &terms)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(SealerMessage::Quantised { fields, clipped, busy }).is_ok();
         while wanted {

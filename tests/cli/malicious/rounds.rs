@@ -16,7 +16,7 @@ use std::{
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, Job, Ledger, PublicKey, Seed, Ticket, Update,
+    Agreement, Job, Ledger, PublicKey, SealPermit, Seed, Update,
     exchange::{Announcement, RoundTerms},
 };
 use ciphergram_nic::{
@@ -40,7 +40,7 @@ use crate::support::tensors::{Brought, from_file, power_of_two, single, to_file}
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn fresh() -> Seed {
-    Ticket::draw().unwrap().seed()
+    SealPermit::draw().unwrap().seed()
 }
 
 /// Returns the public half of the key, and the job.

@@ -13,8 +13,8 @@ use std::{
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, AnyKey, Job, PublicKey, Quantised, Sealer, Ticket, Update, exchange::Announcement,
-    params::Chunks, random,
+    Agreement, AnyKey, Job, PublicKey, Quantised, SealPermit, Sealer, Update,
+    exchange::Announcement, params::Chunks, random,
 };
 use ciphergram_nic::{
     Bytes, Driver,
@@ -322,9 +322,9 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let agreement = Agreement::new(update.specs(), vec![HALF_STEPS], 1).unwrap();
     let seed = random::bytes().unwrap();
     let own = Quantised::new(&update, &agreement, 1, key.parameters(), &seed).unwrap();
-    let (engine, ticket) = (Arc::new(CpuEngine::new()), Ticket::draw().unwrap());
+    let (engine, permit) = (Arc::new(CpuEngine::new()), SealPermit::draw().unwrap());
     let terms = job.terms(0, &agreement).unwrap();
-    let sealer = Sealer::new(own_key, engine, own, ticket, &terms).unwrap();
+    let sealer = Sealer::new(own_key, engine, own, permit, &terms).unwrap();
     let (chunks, seed) = (*sealer.chunks(), sealer.contributor().seed);
     let stream = Bytes::from(sealer.seal_all().unwrap());
     let config = RoundClientConfig {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError, beats, program::Step};
 use ciphergram_he::{
     Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Job, Limits,
-    Parameters, PublicKey, Quantised, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
+    Parameters, PublicKey, Quantised, SealPermit, SecretKey, Sum, Tensor, TensorSpec, Update,
     codec::{Policy, RangesFile},
     error::CiphertextFault,
     error::FrameError,
@@ -44,7 +44,7 @@ fn agreement(values: usize) -> Agreement {
 /// Zeros, which are residues too: enough for what is refused before it is opened.
 fn zeros(seeds: &Seeds, number: u16, values: usize) -> Contribution<'static> {
     let stream = vec![0; seeds.public().parameters().chunks(values).total_bytes()];
-    let contributor = Contributor { number, seed: Ticket::draw().unwrap().seed() };
+    let contributor = Contributor { number, seed: SealPermit::draw().unwrap().seed() };
     let (job, agreement) = (seeds.job.id(), agreement(values));
     Contribution { contributor, job, round: 0, agreement, stream: stream.into() }
 }
@@ -339,7 +339,7 @@ fn values_that_are_not_finite_are_named_by_tensor_and_index() {
             let said = |error: Option<Error>| assert_eq!(error.unwrap().to_string(), expected);
             said(quantise(&update));
             said(RangesFile::measure(&update, Policy::Max, 1).err());
-            let seed = Ticket::draw().unwrap().seed();
+            let seed = SealPermit::draw().unwrap().seed();
             said(Announcement::propose(seed, &job, (0, None), &update, 1, None).err());
         }
     }

@@ -1,7 +1,7 @@
 //! Keys of clients, sum keys, and keys of earlier versions that have none.
 
 use ciphergram_he::{
-    AnyKey, ClientKey, Error, Job, KeyRef, Limits, PublicKey, SecretKey, Ticket, aggregate,
+    AnyKey, ClientKey, Error, Job, KeyRef, Limits, PublicKey, SealPermit, SecretKey, aggregate,
     params::{Literal, Scheme},
 };
 use serde_json::Value;
@@ -88,8 +88,8 @@ fn keys_without_a_sum_key_seal_sum_and_open_nothing() {
         let key = Key::new(read_secret(&text).unwrap());
         assert_eq!(key.public().check_sums(), Err(Error::NoSumKey));
         assert_eq!(key.secret.client_key(0).err(), Some(Error::NoSumKey));
-        let (own, ticket) = (key.secret.as_client(0), Ticket::draw().unwrap());
-        assert_eq!(sealer(own, &key.job, (&[5; 9], 1), ticket).err(), Some(Error::NoSumKey));
+        let (own, permit) = (key.secret.as_client(0), SealPermit::draw().unwrap());
+        assert_eq!(sealer(own, &key.job, (&[5; 9], 1), permit).err(), Some(Error::NoSumKey));
         assert_eq!(key.aggregate([]).err(), Some(Error::NoSumKey));
         // What another key's holder says was sealed under it.
         let sums = generate(Scheme::CkksSum, 3, 16);
@@ -210,8 +210,8 @@ fn clients_files_are_of_one_client_and_sum_nothing() {
     assert!(matches!(error, Some(Error::KeyKind { found: "public", .. })));
     let beyond = Some(Error::Number { number: 4, clients: 4 });
     assert_eq!(key.secret.client_key(4).err(), beyond);
-    let ticket = Ticket::draw().unwrap();
-    let sealed = sealer(key.secret.as_client(4), &key.job, (&[5; 9], 1), ticket);
+    let permit = SealPermit::draw().unwrap();
+    let sealed = sealer(key.secret.as_client(4), &key.job, (&[5; 9], 1), permit);
     assert_eq!(sealed.err(), beyond);
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
     Agreement, ClientKey, Contribution, ContributorSet, Destination, Error, Job, KeyRef, Limits,
-    OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
-    aggregate,
+    OpenedSum, PublicKey, Quantised, SealPermit, Sealer, SecretKey, Sum, Tensor, TensorSpec,
+    Update, aggregate,
     codec::Output,
     open_to,
     params::{Literal, Scheme},
@@ -114,11 +114,11 @@ pub(crate) fn sealer<'a>(
     key: impl Into<KeyRef<'a>>,
     job: &Job,
     (fields, weight): (&[u32], u32),
-    ticket: Ticket,
+    permit: SealPermit,
 ) -> Result<Sealer, Error> {
     let agreement = agreement(fields.len(), u32::MAX);
     let update = Quantised::from_fields(fields.to_vec(), weight);
-    Sealer::new(key, engine(), update, ticket, &job.terms(ROUND, &agreement).unwrap())
+    Sealer::new(key, engine(), update, permit, &job.terms(ROUND, &agreement).unwrap())
 }
 
 /// Seals integers to [`ROUND`] with a key of one's choice.
@@ -131,7 +131,7 @@ pub(crate) fn contribute_with<'a>(
 ) -> Contribution<'static> {
     let update = Quantised::from_fields(fields.to_vec(), weight);
     let terms = job.terms(ROUND, agreement).unwrap();
-    let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap(), &terms).unwrap();
+    let sealer = Sealer::new(key, engine(), update, SealPermit::draw().unwrap(), &terms).unwrap();
     sealer.into_contribution().unwrap()
 }
 

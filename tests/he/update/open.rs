@@ -2,8 +2,8 @@
 //! with a member.
 
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, ContributorSet, Error, Job, Limits, Quantised, Sealer,
-    Sum, Ticket, aggregate, params::Scheme,
+    Accumulator, Agreement, Contribution, ContributorSet, Error, Job, Limits, Quantised,
+    SealPermit, Sealer, Sum, aggregate, params::Scheme,
 };
 use num_bigint::BigInt;
 
@@ -130,7 +130,7 @@ fn rewritten_headers_do_not_open() {
         lie.contributors[1].number = 4;
         assert_eq!(open(&lie), not_theirs(3), "a number that nobody sealed as");
         let mut lie = sum.clone();
-        lie.contributors[1].seed = Ticket::draw().unwrap().seed();
+        lie.contributors[1].seed = SealPermit::draw().unwrap().seed();
         assert_eq!(open(&lie), not_theirs(3));
         let mut lie = sum.clone();
         let (first, second) = (lie.contributors[0].number, lie.contributors[1].number);
@@ -185,11 +185,11 @@ fn a_contribution_under_other_names_is_none() {
         let [first, second, _] = three(&key, 9);
         let mut again = first.clone();
         again.contributor.number = 2;
-        again.contributor.seed = Ticket::draw().unwrap().seed();
+        again.contributor.seed = SealPermit::draw().unwrap().seed();
         // Where the seed makes no polynomial, nothing but the tag tells.
         let sum = key.aggregate([first.clone(), again, second.clone()]).unwrap();
         assert_eq!(key.open(&sum).err(), not_theirs(3), "twice");
-        for (number, seed) in [(2, None), (0, Some(Ticket::draw().unwrap().seed()))] {
+        for (number, seed) in [(2, None), (0, Some(SealPermit::draw().unwrap().seed()))] {
             let mut other = first.clone();
             other.contributor.number = number;
             other.contributor.seed = seed.unwrap_or(first.contributor.seed);
@@ -213,7 +213,7 @@ fn other_rounds_and_terms_are_not_mixed_in() {
         let seal = |round, agreement: &Agreement| {
             let update = Quantised::from_fields(vec![7; 9], 2);
             let terms = key.job.terms(round, agreement).unwrap();
-            let sealer = Sealer::new(own, engine(), update, Ticket::draw().unwrap(), &terms);
+            let sealer = Sealer::new(own, engine(), update, SealPermit::draw().unwrap(), &terms);
             sealer.and_then(Sealer::into_contribution).unwrap()
         };
         let honest = seal(ROUND, &first.agreement);
@@ -293,8 +293,8 @@ fn a_job_of_another_key_is_refused_by_all() {
         let of_other = |error: Option<Error>| {
             matches!(error, Some(Error::JobMismatch { what: "the job is of key", .. }))
         };
-        let (own, ticket) = (key.secret.as_client(0), Ticket::draw().unwrap());
-        assert!(of_other(sealer(own, &other.job, (&[5; 9], 1), ticket).err()));
+        let (own, permit) = (key.secret.as_client(0), SealPermit::draw().unwrap());
+        assert!(of_other(sealer(own, &other.job, (&[5; 9], 1), permit).err()));
         let summed = aggregate(key.public(), &other.job, engine(), [("a", Ok(honest))]);
         assert!(of_other(summed.err()));
         assert!(of_other(sum.verify(key.public(), &*engine(), &other.job).err()));
@@ -355,7 +355,7 @@ fn a_member_that_sums_changes_values_and_nothing_else() {
         // The update of client 0 as that of client 3, and the sum of two as that of three: its pads are not known.
         let mut twice = all[0].clone();
         twice.contributor.number = 3;
-        twice.contributor.seed = Ticket::draw().unwrap().seed();
+        twice.contributor.seed = SealPermit::draw().unwrap().seed();
         let twice = key.aggregate(all.iter().cloned().chain([twice])).unwrap();
         let product = |weight: u64, value: u64| {
             let values: BigInt = r[2..11].iter().map(|&r| BigInt::from(r) * value).sum();

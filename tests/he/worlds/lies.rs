@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ciphergram_he::{
-    Accumulator, Contributor, ContributorSet, Job, JobId, Quantised, Sealer, Seed, Sum, Ticket,
+    Accumulator, Contributor, ContributorSet, Job, JobId, Quantised, SealPermit, Sealer, Seed, Sum,
 };
 use num_bigint::BigInt;
 use rand_chacha::ChaCha20Rng;
@@ -67,7 +67,7 @@ fn below(rng: &mut ChaCha20Rng, bound: usize) -> usize {
 }
 
 fn fresh() -> Seed {
-    Ticket::draw().unwrap().seed()
+    SealPermit::draw().unwrap().seed()
 }
 
 impl Draft {
@@ -330,8 +330,8 @@ impl Draft {
         let agreement = &village.agreements[place];
         let terms = key.job.terms(self.round, agreement).unwrap();
         let update = Quantised::from_fields(vec![7; agreement.values()], 1);
-        let ticket = Ticket::draw().unwrap();
-        let sealer = Sealer::new(&client, engine(), update, ticket, &terms).unwrap();
+        let permit = SealPermit::draw().unwrap();
+        let sealer = Sealer::new(&client, engine(), update, permit, &terms).unwrap();
         let seed = sealer.contributor().seed;
         let stream = Stream::Made(sealer.seal_all().unwrap().into());
         for (chunk, parts) in (0..).zip(&mut self.parts) {

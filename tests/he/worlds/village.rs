@@ -1,7 +1,7 @@
 //! Clients and what they sealed, which several worlds share.
 
 use ciphergram_he::{
-    Agreement, Contribution, Quantised, Sealer, Ticket,
+    Agreement, Contribution, Quantised, SealPermit, Sealer,
     params::{Chunks, Scheme},
 };
 use rand_chacha::ChaCha20Rng;
@@ -62,8 +62,8 @@ impl<'a> Village<'a> {
                         (0..values).map(|_| (rng.next_u64() % most) as u32).collect();
                     let weight = (rng.next_u64() % 9) as u32 + 1;
                     let update = Quantised::from_fields(fields.clone(), weight);
-                    let (own, ticket) = (key.secret.as_client(client), Ticket::draw().unwrap());
-                    let sealer = Sealer::new(own, engine(), update, ticket, &terms).unwrap();
+                    let (own, permit) = (key.secret.as_client(client), SealPermit::draw().unwrap());
+                    let sealer = Sealer::new(own, engine(), update, permit, &terms).unwrap();
                     let contribution = sealer.into_contribution().unwrap();
                     all.push(Sealed { fields, weight, contribution });
                 }

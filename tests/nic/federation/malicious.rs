@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use ciphergram_he::exchange::RoundTerms;
 use ciphergram_he::params::Scheme;
-use ciphergram_he::{Contributor as Participant, Job, Ledger, PublicKey, SecretKey, Seed, Ticket};
+use ciphergram_he::{
+    Contributor as Participant, Job, Ledger, PublicKey, SealPermit, SecretKey, Seed,
+};
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::{Error, Participation, RoundResult, SumApplication};
 use ciphergram_nic::proto::{ChunkAdder, Config, Refusal, Shard};
@@ -32,7 +34,7 @@ fn lattice() -> &'static SecretKey {
 
 /// Returns the record of a contribution that nobody seals.
 fn fresh() -> Seed {
-    Ticket::draw().unwrap().seed()
+    SealPermit::draw().unwrap().seed()
 }
 
 /// The last chunk of the first mask under `ckks-sum-public`.

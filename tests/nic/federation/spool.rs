@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use ciphergram_he::exchange::Announcement;
 use ciphergram_he::params::{Literal, Scheme};
-use ciphergram_he::{Contributor, ContributorSet, SecretKey, Sum, Ticket};
+use ciphergram_he::{Contributor, ContributorSet, SealPermit, SecretKey, Sum};
 use ciphergram_nic::federation::spool::{
     SavedSum, Spool, SpoolContent, SpoolHeader, fingerprint, is_spool, remove,
 };
@@ -31,7 +31,7 @@ fn written() -> &'static Written {
     static WRITTEN: OnceLock<Written> = OnceLock::new();
     WRITTEN.get_or_init(|| {
         let (key, update) = (key(Scheme::CkksSum).public(), update(1, 0, 5));
-        let seed = Ticket::draw().unwrap().seed();
+        let seed = SealPermit::draw().unwrap().seed();
         let header = SpoolHeader {
             contributor: 1,
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
@@ -61,7 +61,7 @@ fn a_sum() -> Sum {
     let key = key(Scheme::CkksSum).public();
     let agreement = written().header.announcement.agreement.clone();
     let chunks = key.parameters().chunks(agreement.values());
-    let seed = || Ticket::draw().unwrap().seed();
+    let seed = || SealPermit::draw().unwrap().seed();
     let contributors = [0, 1].map(|number| Contributor { number, seed: seed() }).to_vec();
     let sets = vec![ContributorSet::all(2); chunks.count() as usize];
     let stream = vec![0; chunks.total_bytes()];

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ciphergram_he::Ticket;
+use ciphergram_he::SealPermit;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Chunks, Scheme};
 use ciphergram_he::{Contributor, ContributorSet};
@@ -50,7 +50,7 @@ struct Client {
     values: usize,
     announcement: Announcement,
     /// Until it seals.
-    ticket: Option<Ticket>,
+    permit: Option<SealPermit>,
     fields: Vec<u32>,
     /// All chunks, sealed once, as in a spool.
     stream: Bytes,
@@ -94,7 +94,7 @@ impl World {
                 500
             };
             let values = each * (seed % 17) as usize;
-            let ticket = Ticket::draw().unwrap();
+            let permit = SealPermit::draw().unwrap();
             let (update, weight) = (update(number, 0, values), weight(number));
             let job = job(key.public());
             world.clients.push(Client {
@@ -104,7 +104,7 @@ impl World {
                 addr: SERVER.into(),
                 values,
                 announcement: Announcement::propose(
-                    ticket.seed(),
+                    permit.seed(),
                     job,
                     (0, None),
                     &update,
@@ -112,7 +112,7 @@ impl World {
                     None,
                 )
                 .unwrap(),
-                ticket: Some(ticket),
+                permit: Some(permit),
                 fields: vec![],
                 stream: Bytes::new(),
                 open: None,
@@ -278,10 +278,10 @@ impl Client {
             let (agreement, seed) = (&terms.agreement, [self.number as u8; 32]);
             let own = Quantised::new(&update, agreement, weight, parameters, &seed).unwrap();
             self.fields = own.fields().unwrap().to_vec();
-            let ticket = self.ticket.take().expect("a client seals once");
+            let permit = self.permit.take().expect("a client seals once");
             let under = job(key).terms(terms.round, &terms.agreement).unwrap();
             let own_key = self.key.as_client(self.number);
-            let sealer = Sealer::new(own_key, engine(), own, ticket, &under).unwrap();
+            let sealer = Sealer::new(own_key, engine(), own, permit, &under).unwrap();
             self.stream = sealer.seal_all().unwrap().into();
             self.announcement.lowest_round = terms.round;
             self.announcement.agreement = terms.agreement.clone();
@@ -390,8 +390,8 @@ fn unannounced_chunks_do_not_count() {
 
     let own = Quantised::from_fields(vec![9; terms.agreement.values()], 1);
     let under = job(lattice().public()).terms(terms.round, &terms.agreement).unwrap();
-    let ticket = Ticket::draw().unwrap();
-    let sealer = Sealer::new(lattice().as_client(3), engine(), own, ticket, &under).unwrap();
+    let permit = SealPermit::draw().unwrap();
+    let sealer = Sealer::new(lattice().as_client(3), engine(), own, permit, &under).unwrap();
     let chunk_bytes = chunk_bytes(sealer.chunks());
     let data = Bytes::from(sealer.seal_all().unwrap()).slice(..chunk_bytes.get() as usize);
     let addr = SocketAddr::from(([10, 0, 0, 1], 9999));

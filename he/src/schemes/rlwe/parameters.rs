@@ -104,7 +104,7 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
         (Ok(_), _) => best,
         (Err(_), _) => next,
     });
-    best.unwrap_or_else(|| Err(ParameterError::no_room(literal)))
+    best.unwrap_or_else(|| Err(ParameterError::no_room(literal.clients, literal.bits)))
 }
 
 /// Derives the sets of large updates, the smallest first, each with the fewest values that it is for: as many as fill
@@ -194,7 +194,7 @@ fn derive(
     let Literal { scheme, clients, .. } = literal;
     let is_smallest = ring.degree() == SMALLEST_DEGREE;
     if scheme == Scheme::CkksSum && is_smallest && clients > MAX_CLIENTS_OF_SMALLEST {
-        return Err(ParameterError::no_room(literal));
+        return Err(ParameterError::no_room(literal.clients, literal.bits));
     }
     lay_out(ring, literal, field_bits)
 }
@@ -224,7 +224,8 @@ pub(crate) fn lay_out(
     let shares_slots = limbs > MOST_APART;
     let most = if shares_slots { head_bits } else { room } / field_bits;
     let fields = (1..=most).rev().find(fits);
-    let fields_per_slot = fields.ok_or_else(|| ParameterError::no_room(literal))? as usize;
+    let fields_per_slot =
+        fields.ok_or_else(|| ParameterError::no_room(literal.clients, literal.bits))? as usize;
     let beats_per_unit = beats::beats_per_unit(limbs);
     let unit_bytes = beats_per_unit * beats::BYTES;
     let slots_per_unit = beats_per_unit * beats::LANES / limbs;

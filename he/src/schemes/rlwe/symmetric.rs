@@ -286,7 +286,7 @@ fn mask(
 }
 
 /// Builds the program that encrypts one polynomial. To be shown and measured: running it with seeds of
-/// one's own goes past what [`Ticket`](crate::Ticket) guards.
+/// one's own goes past what [`SealPermit`](crate::SealPermit) guards.
 fn encrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program {
     let ring = secret.ring();
     let mut b = Builder::new("ckks-sum.encrypt");

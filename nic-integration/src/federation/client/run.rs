@@ -9,7 +9,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Member, Sum, Ticket,
+    Member, SealPermit, Sum,
     exchange::{Announcement, RoundTerms},
     random,
 };
@@ -94,12 +94,12 @@ impl<'a> Run<'a> {
             None => {
                 let fingerprint = fingerprint(update, *weight)?;
                 let rounding = random::bytes::<32>()?;
-                let ticket = Ticket::of_update(&rounding, &fingerprint);
+                let permit = SealPermit::of_update(&rounding, &fingerprint);
                 // Tensors and weight are checked here, and space is reserved, before anyone waits for us.
-                let announcement = member.propose(ticket.seed(), update, *weight)?;
+                let announcement = member.propose(permit.seed(), update, *weight)?;
                 let new = |path| Spool::create(path, total_bytes(&announcement));
                 let spool = participation.spool.map(new).transpose()?;
-                let sealing = Sealing::fresh(ticket, spool, (fingerprint, *rounding));
+                let sealing = Sealing::fresh(permit, spool, (fingerprint, *rounding));
                 (announcement, None, sealing)
             }
         };

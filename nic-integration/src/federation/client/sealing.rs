@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{Ticket, exchange::Announcement, params::Chunks};
+use ciphergram_he::{SealPermit, exchange::Announcement, params::Chunks};
 use tracing::info_span;
 use zeroize::Zeroizing;
 
@@ -28,7 +28,7 @@ const BATCHES_AHEAD: usize = 2;
 /// The right to seal the contribution that is announced.
 enum Right {
     /// Nothing of it is sealed; the spool, if there is one, is empty.
-    Fresh(Ticket, Option<Spool>),
+    Fresh(SealPermit, Option<Spool>),
     /// Its first chunks are sealed and in this spool.
     Spooled(Spool),
 }
@@ -53,8 +53,12 @@ pub(super) struct Sealing {
 
 impl Sealing {
     /// Returns the sealing of a contribution of which nothing is sealed, into an empty spool if there is one.
-    pub(super) fn fresh(ticket: Ticket, spool: Option<Spool>, of: ([u8; 32], [u8; 32])) -> Self {
-        Self::new(Right::Fresh(ticket, spool), of)
+    pub(super) fn fresh(
+        permit: SealPermit,
+        spool: Option<Spool>,
+        of: ([u8; 32], [u8; 32]),
+    ) -> Self {
+        Self::new(Right::Fresh(permit, spool), of)
     }
 
     /// Returns the sealing of a contribution after the chunks of a spool, rounding as they were rounded.
@@ -108,7 +112,7 @@ impl Sealing {
         resume: Resume,
         scope: &'s Scope<'s, 'a>,
     ) -> Result<(), Error> {
-        let (ticket, spool) = match self.right.take() {
+        let (permit, spool) = match self.right.take() {
             Some(Right::Spooled(spool)) => {
                 let end_of = |chunk: u32| chunks.offset_of(chunk) + chunks.bytes_of(chunk);
                 let sealed = |chunk: &u32| end_of(*chunk) <= self.stream.len();
@@ -120,9 +124,9 @@ impl Sealing {
                 }
                 // A chunk that is not in the spool was never sent; its rounding makes the same
                 // integers.
-                (Ticket::resume(announcement.seed, whole), SpoolState::Resumed(spool))
+                (SealPermit::resume(announcement.seed, whole), SpoolState::Resumed(spool))
             }
-            Some(Right::Fresh(ticket, spool)) => {
+            Some(Right::Fresh(permit, spool)) => {
                 let header = || SpoolHeader {
                     contributor: number,
                     resume,
@@ -131,7 +135,7 @@ impl Sealing {
                     announcement: announcement.clone(),
                 };
                 let new = |spool| SpoolState::New(spool, Box::new(header()));
-                (ticket, spool.map_or(SpoolState::None, new))
+                (permit, spool.map_or(SpoolState::None, new))
             }
             None => return Ok(()),
         };
@@ -139,7 +143,7 @@ impl Sealing {
         let rounding = self.rounding;
         let (sealed, done) = mpsc::channel();
         self.spool = Some(done);
-        let task = SealTask { participation, round, agreement, rounding, ticket, spool, sealed };
+        let task = SealTask { participation, round, agreement, rounding, permit, spool, sealed };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.thread = Some(receiver);
         let span = info_span!("seal", client = number, round = resume.round);

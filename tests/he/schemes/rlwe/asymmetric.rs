@@ -2,7 +2,7 @@
 
 use ciphergram_accel::beats;
 use ciphergram_he::{
-    Accumulator, AnyKey, Contribution, ContributorSet, Error, KeyRef, Sum, Ticket, aggregate,
+    Accumulator, AnyKey, Contribution, ContributorSet, Error, KeyRef, SealPermit, Sum, aggregate,
     codec::Output,
     error::CiphertextFault,
     params::{Chunks, Scheme},
@@ -289,9 +289,9 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
     let client = key.client(2);
     let (own, holder) = (KeyRef::from(&client), key.secret.as_client(2));
     let resume = |seed, next, own: KeyRef<'_>| {
-        sealer(own, &key.job, (&fields, 1), Ticket::resume(seed, next))
+        sealer(own, &key.job, (&fields, 1), SealPermit::resume(seed, next))
     };
-    let seed = || Ticket::draw().unwrap().seed();
+    let seed = || SealPermit::draw().unwrap().seed();
     for next in [1, group - 1, group + 1, 6 * group + 1, chunks.count() - 1] {
         let start = next / group * group;
         let end = chunks.count().min(start + group);
@@ -302,8 +302,8 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
         }
     }
     // What a batch of another process left, and the rest of it under the same seed.
-    let ticket = Ticket::draw().unwrap();
-    let mut begun = sealer(own, &key.job, (&fields, 1), ticket).unwrap();
+    let permit = SealPermit::draw().unwrap();
+    let mut begun = sealer(own, &key.job, (&fields, 1), permit).unwrap();
     let mut stream = begun.next_batch().unwrap().unwrap();
     let sealed = (stream.len() / 1280) as u32;
     assert_eq!(sealed, 4 * group, "batches are of whole polynomials");

@@ -4,11 +4,11 @@
 //! of its noise. So no chunk may ever be sealed and sent twice under one seed. Who sees to it:
 //!
 //! - **Types.** A [`Seed`] is a record: it travels, is listed and copied, and seals nothing. The
-//!   right to seal is a [`Ticket`]. It cannot be copied, a [`Sealer`](super::Sealer) consumes it,
-//!   and a `Sealer` seals each chunk once. A ticket is drawn, or resumed by name.
+//!   right to seal is a [`SealPermit`]. It cannot be copied, a [`Sealer`](super::Sealer) consumes it,
+//!   and a `Sealer` seals each chunk once. A permit is drawn, or resumed by name.
 //! - **The process.** It remembers how far it has sealed under each seed. Whatever was resumed, a
 //!   chunk that already left a sealer is not sealed again: [`Error::SeedReused`].
-//! - **The caller of [`Ticket::resume`]**, for what other processes did: nothing from the chunk
+//! - **The caller of [`SealPermit::resume`]**, for what other processes did: nothing from the chunk
 //!   named on was ever sent, and the update is the same, to the integer.
 
 use std::{
@@ -27,15 +27,15 @@ use crate::{
 /// ```
 /// # use std::sync::Arc;
 /// # use ciphergram_accel::Engine;
-/// # use ciphergram_he::{Error, KeyRef, Quantised, Sealer, Terms, Ticket};
+/// # use ciphergram_he::{Error, KeyRef, Quantised, Sealer, Terms, SealPermit};
 /// fn two(
 ///     key: KeyRef<'_>,
 ///     engine: Arc<dyn Engine>,
 ///     [one, other]: [Quantised; 2],
 ///     terms: &Terms<'_>,
 /// ) -> Result<(), Error> {
-///     Sealer::new(key, engine.clone(), one, Ticket::draw()?, terms)?;
-///     Sealer::new(key, engine, other, Ticket::draw()?, terms)?;
+///     Sealer::new(key, engine.clone(), one, SealPermit::draw()?, terms)?;
+///     Sealer::new(key, engine, other, SealPermit::draw()?, terms)?;
 ///     Ok(())
 /// }
 /// ```
@@ -43,34 +43,34 @@ use crate::{
 /// ```compile_fail,E0382
 /// # use std::sync::Arc;
 /// # use ciphergram_accel::Engine;
-/// # use ciphergram_he::{Error, KeyRef, Quantised, Sealer, Terms, Ticket};
+/// # use ciphergram_he::{Error, KeyRef, Quantised, Sealer, Terms, SealPermit};
 /// fn two(
 ///     key: KeyRef<'_>,
 ///     engine: Arc<dyn Engine>,
 ///     [one, other]: [Quantised; 2],
 ///     terms: &Terms<'_>,
 /// ) -> Result<(), Error> {
-///     let ticket = Ticket::draw()?;
-///     Sealer::new(key, engine.clone(), one, ticket, terms)?;
-///     Sealer::new(key, engine, other, ticket, terms)?;
+///     let permit = SealPermit::draw()?;
+///     Sealer::new(key, engine.clone(), one, permit, terms)?;
+///     Sealer::new(key, engine, other, permit, terms)?;
 ///     Ok(())
 /// }
 /// ```
 /// and it cannot be copied:
 /// ```compile_fail,E0599
-/// # use ciphergram_he::Ticket;
-/// fn copy(ticket: &Ticket) -> Ticket {
-///     ticket.clone()
+/// # use ciphergram_he::SealPermit;
+/// fn copy(permit: &SealPermit) -> SealPermit {
+///     permit.clone()
 /// }
 /// ```
-pub struct Ticket {
+pub struct SealPermit {
     seed: Seed,
     /// The first chunk that it may seal.
     next: u32,
 }
 
-impl Ticket {
-    /// Draws a ticket under a fresh seed.
+impl SealPermit {
+    /// Draws a permit under a fresh seed.
     ///
     /// # Errors
     /// No randomness.
@@ -78,7 +78,7 @@ impl Ticket {
         Ok(Self { seed: Seed::draw()?, next: 0 })
     }
 
-    /// Derives the ticket of an update under a rounding that was drawn for it: the same two give the same seed, and so
+    /// Derives the permit of an update under a rounding that was drawn for it: the same two give the same seed, and so
     /// the same bytes, also to whoever goes on from a copy of what was kept. Another update has another seed.
     #[must_use]
     pub fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
