@@ -87,6 +87,9 @@ mod tests {
     use proptest::prelude::*;
     use rand_core::Rng;
 
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng as _;
+
     use super::*;
     use crate::cpu::portable::Portable;
 
