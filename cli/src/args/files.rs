@@ -37,8 +37,8 @@ pub(crate) struct RangesArgs {
     /// This client's largest weight, an integer from 1 [default: 1]
     #[arg(long, value_parser = weight)]
     pub(crate) weight: Option<u64>,
-    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq[:BITS] (least error of values quantised to
-    /// 8 to 24 bits, 16 by default), or fixed:RANGE, one range for all tensors
+    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq or aciq:BITS (least error of values
+    /// quantised to 8 to 24 bits, 16 by default), or fixed:RANGE, one range for all tensors
     #[arg(long, value_parser = policy, default_value = "max")]
     pub(crate) policy: Policy,
     #[command(flatten)]
