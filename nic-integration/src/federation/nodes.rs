@@ -219,7 +219,13 @@ mod tests {
             );
         }
         let path = place.path().join("1");
-        assert!(read_identity(&path).err().unwrap().to_string().contains("ciphergram identity"));
+        assert!(
+            read_identity(&path)
+                .err()
+                .unwrap()
+                .to_string()
+                .ends_with("no identity: make a new one")
+        );
         assert!(read_identity(&place.path().join("none")).is_err());
     }
 }
