@@ -27,7 +27,7 @@ fn drivers(long: bool) -> [Driver; 2] {
         adapter: "llvmpipe",
         manifest: None,
         // The text of kernels needs no adapter, and is among the usual tests.
-        tests: "--lib --test accel --test cli -- gpu:: --skip every_permutation",
+        tests: "--tests -- gpu:: --skip every_permutation",
         advice: "on Debian, as root: apt-get install --yes --no-install-recommends \
                  mesa-vulkan-drivers libvulkan1",
     };

@@ -79,7 +79,8 @@ fn measure() -> Result<(), String> {
 /// Runs the tests of the engine over the simulated card, in one process. Powers take minutes there.
 fn engine(long: bool) -> Result<(), String> {
     let skipped = if long { "" } else { "--skip powers" };
-    let words = format!("--lib -- fpga::twins::on_card a_card_that_is_there --nocapture {skipped}");
+    let words =
+        format!("--tests -- fpga::twins::on_card a_card_that_is_there --nocapture {skipped}");
     suite::build()?;
     let mut command = suite::harness(&words);
     let output = suite::captured(command.env(CARD, target().join(MODELS).join("card")), long)?;
