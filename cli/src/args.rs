@@ -310,7 +310,7 @@ pub(crate) struct OutArg {
 /// The folder that a command fills.
 #[derive(Args)]
 pub(crate) struct FolderArg {
-    /// Folder to make or fill; no file in it is overwritten
+    /// Folder to make, or of keygen to fill; no file in it is overwritten
     #[arg(id = "out", long = "out", value_name = "FOLDER")]
     pub(crate) path: PathBuf,
 }
@@ -337,8 +337,8 @@ pub(crate) struct ClientsArgs {
     /// Clients, numbered from 0 [default: the job's; of a new job as many as the key admits]
     #[arg(id = "clients", long = "clients", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) count: Option<u16>,
-    /// Fewest clients of a sum that leaves the aggregator and is opened [default: the job's, for serve --clients if
-    /// that is fewer; of a new job two thirds of the clients, at least 3, or all if they are fewer]
+    /// Fewest clients of a sum that leaves the aggregator and is opened [default: the
+    /// job's; of a new job two thirds of the clients, at least 3, or all if they are fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
     /// List of the nodes that may take part: a public node key and a client's number, or *, on each line [default of

@@ -26,8 +26,8 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
         E::KeyKind { found: "levelled", .. } => "make one with keygen(\"ckks-sum\")",
         E::KeyKind { found: "ckks-sum", .. } => "keygen(\"ckks-sum-public\") makes one",
         E::NoSumKey => "make it one with `ciphergram keygen --upgrade`",
-        E::NoNumber => "give its number with number=",
-        E::Ledger { .. } => "name another place with ledger=",
+        E::NoNumber => "give its number with client=, or number= of Client",
+        E::Ledger { .. } => "name another place with load_keys(ledger=), or CIPHERGRAM_LEDGER",
         E::RangeBeyondJob { most, .. } => {
             return Some(format!(
                 "measure it from values clipped to that (policy=\"fixed:{most}\"), or make a job with a larger \

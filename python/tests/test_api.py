@@ -466,7 +466,7 @@ def test_clipping_is_warned_of_once_for_a_line(keys: cg.Keys) -> None:
 
 
 def test_hints_name_what_is_there(keys: cg.Keys, tmp_path: Path) -> None:
-    with pytest.raises(cg.ClientNumberError, match="give its number with number="):
+    with pytest.raises(cg.ClientNumberError, match="or number= of Client"):
         cg.Client("127.0.0.1:7700", keys)
     with pytest.raises(cg.FileError) as error:
         cg.load_keys(tmp_path / "none")

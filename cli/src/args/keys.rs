@@ -42,7 +42,7 @@ pub(crate) struct KeygenArgs {
     /// Make the key from this secret key, of an earlier version or of python-paillier, which lacks what shows that sums
     /// are right
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt", "rotations",
-        "ranges_key", "replaces"])]
+        "ranges_key", "replaces", "job", "renew_nodes"])]
     pub(crate) upgrade: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,

@@ -153,6 +153,8 @@ fn misuse_is_one_line_exit_code_two() {
         ("serve --clients 3", "--key <FILE>"),
         ("keygen --upgrade keys/secret.json", "--out <FOLDER>"),
         ("keygen --upgrade keys/secret.json --bits 16 --out more", "cannot be used with"),
+        ("keygen --upgrade keys/secret.json --job j.json --out more", "cannot be used with"),
+        ("keygen --upgrade keys/secret.json --renew-nodes --out more", "cannot be used with"),
         ("job --key keys/public.json", "--out <FILE>"),
         ("job --key keys/public.json --out more --clients 0", "--clients"),
         ("job --key keys/public.json --out more --min-clients 0", "--min-clients"),

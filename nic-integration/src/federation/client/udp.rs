@@ -130,8 +130,8 @@ impl UdpClient {
         let ended = client.contribute_within(contact, participation, observe);
         match &ended {
             Ok(_) => self.connected = Some(client),
-            // A client that was stopped is gone at once, and there is nobody to take leave of who never answered.
-            Err(Error::Stopped | Error::Unreachable { has_answered: false, .. }) => {}
+            // A client that was stopped is gone at once.
+            Err(Error::Stopped) => {}
             // The server is to forget whatever a failed round left. Why it failed matters more than whether the
             // farewell arrives.
             Err(_) => drop(client.leave()),
