@@ -1,8 +1,8 @@
 //! Circles of imports among the files of a crate: files that can only be understood all at once.
 //!
 //! What passes between a file and its own modules does not count, nor a circle that only this closes; nor does a
-//! crate's `error`, which every file returns and which names the types of all. Names are followed through re-exports to the file that defines them; what only tests build
-//! is left out, and macros are not looked into.
+//! crate's `error`, which every file returns and which names the types of all. Names are followed through re-exports
+//! to the file that defines them; what only tests build is left out, and macros are not looked into.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
