@@ -134,6 +134,7 @@ fn percent(text: &str) -> Result<u32, String> {
 
 /// Parses megabits a second to bits a second.
 fn rate(text: &str) -> Result<NonZeroU64, String> {
-    let megabits = number(text, 1e6, "a number of megabits a second")?;
-    NonZeroU64::new((megabits * 1e6) as u64).ok_or_else(|| "nothing would pass".into())
+    let megabits = text.parse().ok().filter(|megabits: &f64| (0.001..=1e6).contains(megabits));
+    let bits = megabits.and_then(|megabits| NonZeroU64::new((megabits * 1e6) as u64));
+    bits.ok_or_else(|| "a number of megabits a second from 0.001 to 1000000".into())
 }
