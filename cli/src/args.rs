@@ -255,11 +255,8 @@ pub(crate) struct IntegersChoice {
 }
 
 fn integers() -> impl TypedValueParser<Value = Integers> {
-    PossibleValuesParser::new(["keep", "sum", "refuse"]).map(|name| match &*name {
-        "sum" => Integers::Sum,
-        "refuse" => Integers::Refuse,
-        _ => Integers::Keep,
-    })
+    PossibleValuesParser::new(Integers::NAMES)
+        .map(|name| Integers::from_name(&name).unwrap_or_default())
 }
 
 /// The record of a key's use.

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use ciphergram_he::Error;
+use ciphergram_he::{Error, error::with_remedy};
 use ciphergram_nic::federation;
 
 use crate::{hints, progress::complain, signals::Signal};
@@ -66,14 +66,14 @@ impl From<Error> for Failure {
         match error {
             // No file is named, so they were typed.
             Error::Parameters(e) => Self::Misuse(e.to_string()),
-            e => Self::Work(hints::line(&e, hints::remedy(&e))),
+            e => Self::Work(with_remedy(&e, hints::remedy(&e))),
         }
     }
 }
 
 impl From<federation::Error> for Failure {
     fn from(error: federation::Error) -> Self {
-        Self::Work(hints::line(&error, hints::round_remedy(&error)))
+        Self::Work(with_remedy(&error, hints::round_remedy(&error)))
     }
 }
 

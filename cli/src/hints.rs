@@ -1,14 +1,7 @@
 //! Remedies for errors of the crates beneath, which state facts only.
 
-use std::fmt::Display;
-
 use ciphergram_he::{Error, ckks::CkksError};
 use ciphergram_nic::{NicError, federation};
-
-/// Returns an error in one line: its facts, and what can be done about it by the command line.
-pub(crate) fn line(facts: &dyn Display, remedy: Option<String>) -> String {
-    remedy.map_or_else(|| facts.to_string(), |remedy| format!("{facts}: {remedy}"))
-}
 
 /// Returns what can be done about an error of keys, jobs or files.
 pub(crate) fn remedy(error: &Error) -> Option<String> {
@@ -84,13 +77,15 @@ pub(crate) fn round_remedy(error: &federation::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use ciphergram_he::error::with_remedy;
+
     use super::*;
 
     #[test]
     fn the_innermost_error_has_the_remedy_once() {
         let of = |error: Error| {
             let error = error.within("client 2").within("a.cgm");
-            line(&error, remedy(&error))
+            with_remedy(&error, remedy(&error))
         };
         assert_eq!(
             of(CkksError::NoRotations { of: "sum".into() }.into()),
@@ -98,7 +93,7 @@ mod tests {
         );
         assert_eq!(of(Error::NothingToSum), "a.cgm: client 2: there is nothing to sum");
         let staged = NicError::Staged { bytes: 1 << 33 }.into();
-        let advised = line(&staged, round_remedy(&staged));
+        let advised = with_remedy(&staged, round_remedy(&staged));
         assert!(advised.ends_with(
             "may wait to be whole: serve it by chunk (--by-chunk), or to fewer clients"
         ));

@@ -2,7 +2,7 @@
 
 pub(crate) mod faults;
 
-use std::path::PathBuf;
+use std::{fmt::Display, path::PathBuf};
 
 use ciphergram_accel::RunError;
 
@@ -499,4 +499,10 @@ impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self::Io { why: error.to_string() }
     }
+}
+
+/// Returns an error in one line: its facts, and the remedy that a front end has for it, if any.
+#[must_use]
+pub fn with_remedy(facts: &dyn Display, remedy: Option<String>) -> String {
+    remedy.map_or_else(|| facts.to_string(), |remedy| format!("{facts}: {remedy}"))
 }

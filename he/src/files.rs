@@ -1,10 +1,12 @@
-//! Files that a key, a job or a ledger makes, and those beside them.
+//! Files of keys, jobs and ledgers: read as text, made, and found beside one another.
 
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
     path::{Path, PathBuf},
 };
+
+use zeroize::Zeroizing;
 
 use crate::Error;
 
@@ -60,4 +62,20 @@ pub fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
         let _ = fs::remove_file(path);
         here(e)
     })
+}
+
+/// Reads a JSON file, which may hold secrets.
+///
+/// # Errors
+/// It cannot be read, or is not text.
+pub(crate) fn read_text(what: &'static str, path: &Path) -> Result<Zeroizing<String>, Error> {
+    let bytes = Zeroizing::new(fs::read(path)?);
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(Zeroizing::new(text.into())),
+        Err(_) => {
+            let why =
+                "it is not text, as JSON files are; encrypted files and evaluation keys are binary";
+            Err(Error::Format { what, why: why.into() })
+        }
+    }
 }

@@ -21,11 +21,10 @@ use crate::{
     bytes::Writer,
     codec::{MOST, Precision, TensorBits, check_layout},
     dp::Noise,
-    files::{beside, write_new},
+    files::{beside, read_text, write_new},
     ids::{JobId, KeyId, Statement, derive16},
     random,
     tensors::Dtype,
-    text,
 };
 
 /// A job: see the [module](self).
@@ -70,7 +69,7 @@ impl Job {
     /// # Errors
     /// It is missing, no job, or of another key.
     pub fn load(path: &Path, key: &PublicKey) -> Result<Self, Error> {
-        let read = || Self::from_json(&text::read("job file", path)?, key);
+        let read = || Self::from_json(&read_text("job file", path)?, key);
         read().map_err(|e| e.within(path.display()))
     }
 

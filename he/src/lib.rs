@@ -58,7 +58,6 @@ mod schemes;
 mod spread;
 mod tag;
 pub mod tensors;
-pub mod text;
 pub mod update;
 pub mod vectors;
 pub mod versions;

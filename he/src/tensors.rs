@@ -222,6 +222,18 @@ pub enum Integers {
     Refuse,
 }
 
+impl Integers {
+    /// The names of all.
+    pub const NAMES: [&str; 3] = ["keep", "sum", "refuse"];
+
+    /// Returns the one of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let place = Self::NAMES.iter().position(|known| *known == name)?;
+        Some([Self::Keep, Self::Sum, Self::Refuse][place])
+    }
+}
+
 /// A set of tensors: a gradient, an update, a mean. Sorted by name, so that it does not matter in
 /// what order a file lists them.
 #[derive(Clone, Default)]

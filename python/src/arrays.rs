@@ -16,12 +16,8 @@ use crate::{
 
 /// The treatment of integers, by its name.
 fn integers(name: &str) -> Result<Integers> {
-    match name {
-        "keep" => Ok(Integers::Keep),
-        "sum" => Ok(Integers::Sum),
-        "refuse" => Ok(Integers::Refuse),
-        _ => Err(Error::parameter(format!("integers={name:?}: there are keep, sum and refuse"))),
-    }
+    let unknown = || Error::parameter(format!("integers={name:?}: there are keep, sum and refuse"));
+    Integers::from_name(name).ok_or_else(unknown)
 }
 
 /// Takes tensors: a mapping of names to arrays, or the path of a safetensors file.

@@ -3,7 +3,7 @@
 use ciphergram_he::{
     Error as SchemeError,
     ckks::CkksError,
-    error::{FrameError, OperandFault},
+    error::{FrameError, OperandFault, with_remedy},
 };
 use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
@@ -13,7 +13,7 @@ use pyo3::{
     types::{PyBool, PyDict},
 };
 
-use crate::hints::{line, remedy, round_remedy};
+use crate::hints::{remedy, round_remedy};
 
 /// Everything that a call can fail with.
 #[derive(Debug)]
@@ -65,11 +65,11 @@ impl From<Error> for PyErr {
             Error::Own(class, text) => raise(py, class, &text, Facts::default()),
             Error::Round(error) => {
                 let (class, facts) = describe_round(&error);
-                raise(py, class, &line(&error, round_remedy(&error)), facts)
+                raise(py, class, &with_remedy(&error, round_remedy(&error)), facts)
             }
             Error::Scheme(error) => {
                 let (class, facts) = describe(&error);
-                raise(py, class, &line(&error, remedy(&error)), facts)
+                raise(py, class, &with_remedy(&error, remedy(&error)), facts)
             }
         })
     }

@@ -2,6 +2,7 @@
 
 use ciphergram_he::{
     self as he, Error as SchemeError, Update,
+    error::with_remedy,
     exchange::{Announcement as SchemeAnnouncement, RoundTerms as SchemeTerms},
 };
 use pyo3::{prelude::*, types::PyBytes};
@@ -154,7 +155,7 @@ pub(crate) fn join_round(
         terms.private_ranges = Some(found);
     }
     let left_out =
-        left_out.into_iter().map(|(client, why)| (client, hints::line(&why, hints::remedy(&why))));
+        left_out.into_iter().map(|(client, why)| (client, with_remedy(&why, hints::remedy(&why))));
     let bytes = terms.to_bytes(public.key());
     Ok(PyRoundTerms { terms, left_out: left_out.collect(), bytes })
 }

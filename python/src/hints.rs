@@ -1,14 +1,7 @@
 //! Remedies for errors of the crates beneath, which state facts only.
 
-use std::fmt::Display;
-
 use ciphergram_he::{Error, ckks::CkksError, error::OperandFault};
 use ciphergram_nic::{NicError, federation::Error as RoundError};
-
-/// Returns an error in one line: its facts, and what can be done about it in Python.
-pub(crate) fn line(facts: &dyn Display, remedy: Option<String>) -> String {
-    remedy.map_or_else(|| facts.to_string(), |remedy| format!("{facts}: {remedy}"))
-}
 
 /// Returns what can be done about an error of keys, jobs, tensors or files.
 pub(crate) fn remedy(error: &Error) -> Option<String> {

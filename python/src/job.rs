@@ -254,32 +254,20 @@ impl GivenRanges<'_> {
     }
 }
 
-#[pymethods]
-impl PyPublicKey {
-    /// The job that it is used under unless another is given.
-    #[getter]
-    fn job(&self) -> Option<PyJob> {
-        self.0.job.clone().map(PyJob)
-    }
+/// Gives classes of keys their job.
+macro_rules! with_job {
+    ($($class:ident),*) => {$(
+        #[pymethods]
+        impl $class {
+            /// The job that it is used under unless another is given.
+            #[getter]
+            fn job(&self) -> Option<PyJob> {
+                self.0.job.clone().map(PyJob)
+            }
+        }
+    )*};
 }
-
-#[pymethods]
-impl PySecretKey {
-    /// The job that it is used under unless another is given.
-    #[getter]
-    fn job(&self) -> Option<PyJob> {
-        self.0.job.clone().map(PyJob)
-    }
-}
-
-#[pymethods]
-impl PyClientKey {
-    /// The job that it is used under unless another is given.
-    #[getter]
-    fn job(&self) -> Option<PyJob> {
-        self.0.job.clone().map(PyJob)
-    }
-}
+with_job!(PyPublicKey, PySecretKey, PyClientKey);
 
 impl Holder {
     /// Returns the job given, or the key's own.

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::{AnyKey, ClientKey, KeyFile, LevelledKey, PublicKey, SecretKey, json, levelled};
 use crate::{
     Error, Job,
-    files::{beside, permission_warning, write_new},
+    files::{beside, permission_warning, read_text, write_new},
     private_ranges::RangesEvaluationKey,
-    text, versions,
+    versions,
 };
 
 impl PublicKey {
@@ -74,7 +74,7 @@ impl KeyFile {
     /// # Errors
     /// It is missing or not a valid key file; the path is named.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let read = || read(&text::read("key file", path)?);
+        let read = || read(&read_text("key file", path)?);
         let warning = || permission_warning(path);
         Ok(match read().map_err(|e| e.within(path.display()))? {
             Self::Sums(AnyKey::Client(key, _)) => Self::Sums(AnyKey::Client(key, warning())),
