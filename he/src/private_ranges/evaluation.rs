@@ -12,7 +12,7 @@ use tfhe::core_crypto::{
 
 use super::{
     EncryptedRanges, Proposal, RangesSecret,
-    circuit::{self, Lookup, MOST, Table},
+    circuit::{self, Lookup, LookupTable, MOST},
     lwe::{self, DIMENSION, LEVEL_LOG2, PARAMETERS, UNIT_LOG2},
 };
 use crate::{
@@ -234,7 +234,7 @@ impl RangesEvaluationKey {
     fn bootstrap(
         &self,
         mut input: BitCiphertext,
-        table: Table,
+        table: LookupTable,
         accumulator: &GlweCiphertextOwned<u64>,
     ) -> BitCiphertext {
         let (before, after) = shifts(table);
@@ -293,9 +293,9 @@ fn shift(ciphertext: &mut BitCiphertext, by: u64) {
 ///
 /// A turn by the degree negates, so that a table of numbers needs the uppermost bit clear; that of a comparison is of
 /// the sign alone, and needs no more than half the numbers on either side.
-fn accumulator(table: Table) -> GlweCiphertextOwned<u64> {
+fn accumulator(table: LookupTable) -> GlweCiphertextOwned<u64> {
     match table {
-        Table::AtLeast(_) => {
+        LookupTable::AtLeast(_) => {
             let sign = vec![1 << (LEVEL_LOG2 - 1); PARAMETERS.polynomial_size];
             let sign = PlaintextList::from_container(sign);
             allocate_and_trivially_encrypt_new_glwe_ciphertext(GLWE_SIZE, &sign, MODULUS)
@@ -316,13 +316,13 @@ fn accumulator(table: Table) -> GlweCiphertextOwned<u64> {
 }
 
 /// Returns what is added before a lookup and after it: a comparison is that of a sign, whose halves are to be 0 and 1.
-fn shifts(table: Table) -> (u64, u64) {
+fn shifts(table: LookupTable) -> (u64, u64) {
     match table {
-        Table::AtLeast(rank) => {
+        LookupTable::AtLeast(rank) => {
             let threshold = ((2 * rank as u64) - 1) << (UNIT_LOG2 - 1);
             (threshold.wrapping_neg(), 1 << (LEVEL_LOG2 - 1))
         }
-        Table::Cut(_) | Table::Low | Table::High(_) => (0, 0),
+        LookupTable::Cut(_) | LookupTable::Low | LookupTable::High(_) => (0, 0),
     }
 }
 
