@@ -163,7 +163,7 @@ fn files_go_the_same_way() {
     place.fails_with(1, other, &["keys/job.json", "key"]);
     for (words, part) in [
         ("--ranges agree:9", "rank 9 among 8 clients"),
-        ("--ranges agree:7", "--min-clients"),
+        ("--ranges agree:7", "a round may have 6 clients only"),
         ("--ranges agree --dp-sigma 1 --dp-clip 1", "noise"),
     ] {
         place.fails_with(1, &format!("job --key keys/secret.json --out j {words}"), &[part]);
