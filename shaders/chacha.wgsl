@@ -17,7 +17,7 @@ fn quarter(s: ptr<function, array<u32, 16>>, i: u32, j: u32, k: u32, l: u32) {
 }
 
 // Block `counter` of stream `stream` under the four numbers of a from `key` on.
-fn block(key: u32, stream: vec2<u32>, counter: u32) -> array<u32, 16> {
+fn block(key: u32, stream: vec2<u32>, counter: vec2<u32>) -> array<u32, 16> {
     let k0 = a[key];
     let k1 = a[key + 1u];
     let k2 = a[key + 2u];
@@ -25,7 +25,7 @@ fn block(key: u32, stream: vec2<u32>, counter: u32) -> array<u32, 16> {
     let start = array<u32, 16>(
         0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u,
         k0.x, k0.y, k1.x, k1.y, k2.x, k2.y, k3.x, k3.y,
-        counter, 0u, stream.x, stream.y,
+        counter.x, counter.y, stream.x, stream.y,
     );
     var s = start;
     for (var round = 0u; round < 10u; round++) {

@@ -19,8 +19,6 @@ struct Params {
     beats: u32,
     words: u32,
     first_seed: u32,
-    first_limb: u32,
-    end_limb: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;

@@ -34,6 +34,8 @@ use backend::Backend;
 use ifma::Ifma;
 use portable::Portable;
 pub(crate) use rns::STREAM_WORDS;
+#[cfg(feature = "gpu")]
+pub(crate) use rns::{BLOCKS, RUN};
 use rns::{Rns, RnsSteps};
 use steps::Steps;
 

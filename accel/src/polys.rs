@@ -60,6 +60,12 @@ impl<D: Domain> Polys<D> {
         &self.words
     }
 
+    /// Takes all words.
+    #[must_use]
+    pub fn into_words(mut self) -> Vec<u64> {
+        std::mem::take(&mut self.words)
+    }
+
     /// Returns all words, to be overwritten with reduced values only.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
@@ -73,12 +79,12 @@ impl Polys<Coeff> {
     /// # Panics
     /// If there are not exactly `ring.degree()` coefficients.
     #[must_use]
-    pub fn from_small(ring: Arc<Ring>, coefficients: &[i8]) -> Self {
+    pub fn from_small(ring: Arc<Ring>, coefficients: &[impl Copy + Into<i64>]) -> Self {
         assert_eq!(coefficients.len(), ring.degree(), "one coefficient for each power");
         let mut poly = Self::zeros(ring.clone(), 1);
         for (limb, &q) in poly.words.chunks_exact_mut(ring.degree()).zip(ring.primes()) {
             for (word, &c) in limb.iter_mut().zip(coefficients) {
-                *word = small_mod(i64::from(c), q);
+                *word = small_mod(c.into(), q);
             }
         }
         poly

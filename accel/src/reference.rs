@@ -400,15 +400,23 @@ pub(crate) fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
 fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     out.fill(0);
     for seed in seeds.chunks(4) {
-        let mut draws = draws(stream(seed, index));
-        for (limb, &q) in out.chunks_mut(ring.degree()).zip(ring.primes()) {
-            let mask = (1 << (64 - q.leading_zeros())) - 1;
-            for word in limb {
-                let draw = draws.by_ref().map(|draw| draw & mask).find(|&x| x < q);
-                *word = (*word + draw.unwrap_or(0)) % q;
-            }
+        let draws = draws(stream(seed, index));
+        for (place, (word, draw)) in out.iter_mut().zip(draws).enumerate() {
+            let q = ring.primes()[place / ring.degree()];
+            let draw = draw & ((1 << (64 - q.leading_zeros())) - 1);
+            let residue = if draw < q { draw } else { second_draw(seed, index, place, q) };
+            *word = (*word + residue) % q;
         }
     }
+}
+
+/// Returns what takes the place of a draw that is not below its prime: the first 128 bits of a block that no other
+/// residue has.
+fn second_draw(seed: &[u64], index: u64, place: usize, q: u64) -> u64 {
+    let mut rng = stream(seed, index);
+    rng.set_word_pos(16 * ((1 << 32) + place as u128));
+    let [low, high] = std::array::from_fn(|_| u128::from(rng.next_u64()));
+    ((high << 64 | low) % u128::from(q)) as u64
 }
 
 /// Returns the lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of

@@ -18,18 +18,18 @@ use crate::{
     },
     ring::{MAX_PRIMES, Ring, subtract_once},
 };
-pub(super) use loops::Rns;
+pub(super) use loops::{Rns, add_draws};
 use tables::Primes;
 pub(super) use tables::{
     DoubleFactor, DoubleFactors, Factor, IntegerFactors, Limb, Tables, WeightRow, mul_lazy,
 };
 
 /// Blocks of a ChaCha20 stream that are made at once.
-pub(super) const BLOCKS: usize = 16;
+pub(crate) const BLOCKS: usize = 16;
 /// Their words.
 pub(crate) const STREAM_WORDS: usize = BLOCKS * beats::WORDS;
 /// Their lanes: a run of draws. See `Builder::uniform`.
-pub(super) const RUN: usize = BLOCKS * beats::LANES;
+pub(crate) const RUN: usize = BLOCKS * beats::LANES;
 /// Draws that are added before they are reduced: sums are below `2^5 · 2^50`.
 pub(super) const TOGETHER: usize = 16;
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     beats,
+    cpu::{BLOCKS, RUN},
     device::{Applied, Buffer, DeviceValue, HostWords},
     engine::DeviceFault,
     modulus::inverse_mod_word,
@@ -26,6 +27,9 @@ const LOG_TILE: u32 = 10;
 
 /// Bits of a piece of a residue: see `tile.wgsl`.
 const PIECE_BITS: u32 = 30;
+
+/// The most rounds of loops for the draws of one block, where each is drawn a second time.
+const ROUNDS_PER_BLOCK: u32 = 300;
 
 /// The constants of a ring, as kernels read them. All public.
 pub(crate) struct RingConstants {
@@ -98,8 +102,6 @@ fn bit_reversed_powers(root: u64, q: u64, n: u64) -> impl Iterator<Item = u64> {
 struct Over {
     constants: Buffer,
     params: RingParams,
-    /// What a kernel keeps from one dispatch to the next.
-    state: Option<Buffer>,
 }
 
 impl Over {
@@ -110,7 +112,7 @@ impl Over {
         count: u32,
         [a, b, out]: [Buffer; 3],
     ) {
-        let bindings = Bindings { constants: self.constants, a, b, out, state: self.state };
+        let bindings = Bindings { constants: self.constants, a, b, out, state: None };
         let params = RingParams { count, ..self.params };
         recorder.over_rings(kernel, count, &bindings, params);
     }
@@ -133,7 +135,7 @@ impl GpuEngine {
             b_stride: b.stride() / 2,
             ..RingParams::default()
         };
-        Ok(Over { constants: recorder.resident(&constants.memory), params, state: None })
+        Ok(Over { constants: recorder.resident(&constants.memory), params })
     }
 
     /// Records a step that treats each prime apart.
@@ -298,30 +300,15 @@ fn pick_limbs(
     Over { constants, ..*over }.record(recorder, OverRings::Limbs, numbers, [a, b, out]);
 }
 
-/// Records draws: some seeds to a dispatch, or some limbs of one seed where all are too many.
+/// Records draws, a block of the stream a thread: some seeds to a dispatch.
 fn uniform(recorder: &mut GpuRecorder<'_>, over: &Over, buffers: [Buffer; 3], count: u32) {
     let RingParams { limbs, log_degree, words, .. } = over.params;
-    // A run of draws takes some rounds of loops; half of the draws may be rejected.
-    let rounds = |limbs: u32| 8 * (1 + (limbs << log_degree) / 80);
-    let [seeds_at_once, limbs_at_once] = match MAX_ROUNDS / rounds(limbs) {
-        0 => [1, (MAX_ROUNDS / rounds(1)).max(1)],
-        seeds => [seeds, limbs],
-    };
-    // The state is 32 bits an item, and a buffer whole words of 64.
-    let items = count.next_multiple_of(2) as usize;
-    let state = (limbs_at_once < limbs).then(|| recorder.buffer(items));
+    let blocks = (limbs << log_degree).div_ceil(RUN as u32) * BLOCKS as u32;
+    let seeds_at_once = MAX_ROUNDS / ROUNDS_PER_BLOCK;
     for first_seed in (0..words).step_by(seeds_at_once as usize) {
-        for first_limb in (0..limbs).step_by(limbs_at_once as usize) {
-            let params = RingParams {
-                words: seeds_at_once.min(words - first_seed),
-                first_seed,
-                first_limb,
-                end_limb: limbs.min(first_limb + limbs_at_once),
-                ..over.params
-            };
-            let over = Over { constants: over.constants, params, state };
-            over.record(recorder, OverRings::Uniform, count, buffers);
-        }
+        let words = seeds_at_once.min(words - first_seed);
+        let over = Over { params: RingParams { words, first_seed, ..over.params }, ..*over };
+        over.record(recorder, OverRings::Uniform, count * blocks, buffers);
     }
 }
 
@@ -355,7 +342,7 @@ fn transform(
         let from = if index == 0 { a } else { between };
         let to = if index == last { out.buffer } else { between };
         let tiles = numbers >> (pass.stages + pass.log_columns);
-        let over = Over { params: pass, constants: over.constants, state: None };
+        let over = Over { params: pass, ..*over };
         over.record(recorder, kernel, tiles, [from, from, to]);
     }
 }

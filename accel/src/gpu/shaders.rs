@@ -201,7 +201,7 @@ impl OverRings {
     pub(crate) fn group(self) -> u32 {
         match self {
             // A workgroup for each tile, for each item.
-            Self::Ntt | Self::Intt | Self::Uniform => 1,
+            Self::Ntt | Self::Intt => 1,
             _ => WORDS_GROUP,
         }
     }
@@ -310,7 +310,7 @@ params! {
     WordParams: words item_words a_stride b_stride c_stride;
     /// The parameters of kernels over rings, as `ring.wgsl` declares them.
     RingParams: count log_degree limbs a_stride b_stride first_stage stages log_columns beats words
-        first_seed first_limb end_limb;
+        first_seed;
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Draws that are rejected in the middle of polynomials, for several seeds at once: where a run of
-//! draws is given up, and everything after it moves.
+//! Draws that are rejected in the middle of polynomials, for several seeds at once: each is drawn again alone, and
+//! nothing else moves.
 
 use std::sync::Arc;
 
@@ -21,66 +21,52 @@ fn ring() -> Arc<Ring> {
     Arc::new(Ring::new(DEGREE, &largest_primes(22, DEGREE, 3)).unwrap())
 }
 
-/// Returns the polynomial of one seed, and the places of residues for which a draw was rejected.
-fn draw(ring: &Ring, seed: &[u64], index: u64) -> (Vec<u64>, Vec<usize>) {
+/// Returns the polynomial of one seed by its definition, and the number of residues that were drawn a second time.
+fn draw(ring: &Ring, seed: &[u64], index: u64) -> (Vec<u64>, usize) {
     let mut bytes = [0; 32];
     let words = bytes.as_chunks_mut().0.iter_mut().zip(seed);
     words.for_each(|(bytes, word)| *bytes = word.to_le_bytes());
-    let mut rng = ChaCha20Rng::from_seed(bytes);
-    rng.set_stream(index);
-    let (mut residues, mut rejected) = (vec![], vec![]);
-    let mut run: Vec<u64> = vec![];
-    let mut next = || {
-        if run.is_empty() {
-            let blocks: [[u64; beats::WORDS]; BLOCKS] =
-                std::array::from_fn(|_| std::array::from_fn(|_| rng.next_u64()));
-            // Draw 16·k + j is lane k of block j; the last is taken first.
-            run = (0..RUN).map(|d| beats::lane(&blocks[d % BLOCKS], d / BLOCKS)).rev().collect();
-        }
-        run.pop().unwrap()
+    let block = |number: u64| -> [u64; beats::WORDS] {
+        let mut rng = ChaCha20Rng::from_seed(bytes);
+        rng.set_stream(index);
+        rng.set_word_pos(16 * u128::from(number));
+        std::array::from_fn(|_| rng.next_u64())
     };
-    for &q in ring.primes() {
-        let mask = q.next_power_of_two() - 1;
-        for _ in 0..DEGREE {
-            let residue = loop {
-                let draw = next() & mask;
-                if draw < q {
-                    break draw;
-                }
-                rejected.push(residues.len());
-            };
-            residues.push(residue);
+    let mut second = 0;
+    let residue = |place: usize| {
+        let (q, lane) = (ring.primes()[place / DEGREE], place % RUN / BLOCKS);
+        let first = block((place / RUN * BLOCKS + place % BLOCKS) as u64);
+        let draw = beats::lane(&first, lane) & (q.next_power_of_two() - 1);
+        if draw < q {
+            return draw;
         }
-    }
-    (residues, rejected)
+        second += 1;
+        let [low, high, ..] = block((1 << 32) + place as u64).map(u128::from);
+        ((low + (high << 64)) % u128::from(q)) as u64
+    };
+    ((0..ring.len_words()).map(residue).collect(), second)
 }
 
 #[test]
-fn rejected_draws_move_what_follows_for_each_seed_alone() {
+fn a_rejected_draw_is_drawn_again_alone() {
     let ring = ring();
     let mut random = ChaCha20Rng::seed_from_u64(3);
     let seeds: Vec<u64> = (0..4 * SEEDS).map(|_| random.next_u64()).collect();
     let mut expected = vec![];
-    // For each index: at how many places a seed's first rejection is, the first run left out.
-    let mut given_up = vec![];
+    let mut second = vec![];
     for index in INDICES {
         let mut sum = vec![0; ring.len_words()];
-        let mut first_places: Vec<usize> = vec![];
         for seed in seeds.chunks(4) {
-            let (residues, rejected) = draw(&ring, seed, index);
+            let (residues, drawn) = draw(&ring, seed, index);
             let limbs = sum.chunks_mut(DEGREE).zip(residues.chunks(DEGREE)).zip(ring.primes());
             for ((sum, residues), q) in limbs {
                 sum.iter_mut().zip(residues).for_each(|(s, r)| *s = (*s + r) % q);
             }
-            first_places.extend(rejected.first());
+            second.push(drawn);
         }
-        first_places.retain(|&place| place > RUN && !place.is_multiple_of(RUN));
-        first_places.sort_unstable();
-        first_places.dedup();
-        given_up.push(first_places.len());
         expected.extend(sum);
     }
-    assert!(given_up.iter().all(|&count| count >= 2), "{given_up:?}");
+    assert!(second.iter().all(|&count| count >= 2), "{second:?}");
 
     let mut b = Builder::new("uniform");
     let (names, index) = (b.seeds("seeds", SEEDS), b.index("index"));

@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, LIFTED, Limb, RUN, Rns, STREAM_WORDS, Tables, Turn, WeightRow},
+    cpu::rns::{
+        BLOCKS, Factor, LIFTED, Limb, RUN, Rns, STREAM_WORDS, Tables, Turn, WeightRow, add_draws,
+    },
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -488,8 +490,10 @@ impl Rns for Ifma {
         stream: u64,
         run: u64,
         primes: &[u64; LANES],
-    ) -> bool {
-        kernel!(chacha::add_draws(sum, key, stream, run * BLOCKS as u64, primes))
+    ) {
+        if !kernel!(chacha::add_draws(sum, key, stream, run * BLOCKS as u64, primes)) {
+            add_draws(self, sum, key, stream, run, primes);
+        }
     }
 
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; LANES]) {

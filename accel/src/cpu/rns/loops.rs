@@ -224,8 +224,7 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         out.iter_mut().for_each(|word| *word = rng.next_u64());
     }
 
-    /// Adds the draws of run number `run` of the stream, masked to the bits of the prime of their
-    /// lane, if all are below it; else adds nothing and gives false. Variable time.
+    /// Adds the draws of run number `run` of the stream, each below the prime of its lane. Variable time.
     fn add_draws(
         self,
         sum: &mut [u64; RUN],
@@ -233,19 +232,8 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         stream: u64,
         run: u64,
         primes: &[u64; beats::LANES],
-    ) -> bool {
-        let mut draws = draws(self, key, stream, run);
-        let mut accepted = true;
-        for (draws, &q) in draws.as_chunks_mut::<BLOCKS>().0.iter_mut().zip(primes) {
-            for draw in draws {
-                *draw &= mask(q);
-                accepted &= *draw < q;
-            }
-        }
-        if accepted {
-            sum.iter_mut().zip(draws).for_each(|(sum, draw)| *sum += draw);
-        }
-        accepted
+    ) {
+        add_draws(self, sum, key, stream, run, primes);
     }
 
     /// Adds to residues, [`BLOCKS`] of each prime, sums of at most [`TOGETHER`] draws each.
@@ -460,10 +448,30 @@ fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     rng
 }
 
-/// Returns the draws of run number `run`: lane 0 of each block, then lane 1.
-pub(super) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
+/// See [`Rns::add_draws`].
+pub(in crate::cpu) fn add_draws<B: Rns>(
+    backend: B,
+    sum: &mut [u64; RUN],
+    key: &[u64],
+    stream: u64,
+    run: u64,
+    primes: &[u64; beats::LANES],
+) {
     let mut words = [0; STREAM_WORDS];
-    backend.keystream(&mut words, seed, index, run * STREAM_WORDS as u64);
+    backend.keystream(&mut words, key, stream, run * STREAM_WORDS as u64);
     let blocks = words.as_chunks::<{ beats::WORDS }>().0;
-    std::array::from_fn(|draw| beats::lane(&blocks[draw % BLOCKS], draw / BLOCKS))
+    for (place, sum) in sum.iter_mut().enumerate() {
+        let q = primes[place / BLOCKS];
+        let draw = beats::lane(&blocks[place % BLOCKS], place / BLOCKS) & mask(q);
+        let second = || second_draw(key, stream, run * RUN as u64 + place as u64, q);
+        *sum += if draw < q { draw } else { second() };
+    }
+}
+
+/// Makes the residue of a place whose first draw is not below its prime.
+#[cold]
+fn second_draw(key: &[u64], index: u64, place: u64, q: u64) -> u64 {
+    let mut rng = stream(key, index, ((1 << 32) + place) * beats::WORDS as u64);
+    let [low, high] = std::array::from_fn(|_| u128::from(rng.next_u64()));
+    ((high << 64 | low) % u128::from(q)) as u64
 }

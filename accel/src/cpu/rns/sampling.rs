@@ -2,62 +2,25 @@
 
 use zeroize::Zeroizing;
 
-use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER, loops::draws, mask};
-use crate::ring::{Ring, subtract_once};
+use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER};
+use crate::ring::Ring;
 
-/// Adds the uniform polynomials of all seeds. Variable time: seeds are public.
-///
-/// A draw that is not below its prime is left out, which moves all that follow it. The primes that
-/// are used lie so close below a power of two that this hardly ever happens: draws are added in
-/// runs, and one by one from the first run that has such a draw.
+/// Adds the uniform polynomials of all seeds, in runs of draws. Variable time: seeds are public.
 pub(super) fn uniform<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     out.fill(0);
     let prime = |place: usize| ring.primes()[place / ring.degree()];
     let last = out.len() - 1;
     for seeds in seeds.chunks(4 * TOGETHER) {
-        let seeds = seeds.as_chunks::<4>().0;
-        // Where each seed's runs end.
-        let mut ends = [out.len(); TOGETHER];
         for (run, residues) in out.chunks_mut(RUN).enumerate() {
             let at = run * RUN;
             // Degrees are multiples of sixteen. The last run may have lanes to spare.
             let primes = std::array::from_fn(|lane| prime(last.min(at + lane * BLOCKS)));
             let mut sum = [0; RUN];
-            for (seed, end) in seeds.iter().zip(&mut ends) {
-                if at < *end && !backend.add_draws(&mut sum, seed, index, run as u64, &primes) {
-                    *end = at;
-                }
+            for seed in seeds.as_chunks::<4>().0 {
+                backend.add_draws(&mut sum, seed, index, run as u64, &primes);
             }
             backend.take_draws(residues, &sum, &primes);
         }
-        for (seed, &end) in seeds.iter().zip(&ends) {
-            uniform_from(backend, ring, out, seed, index, end);
-        }
-    }
-}
-
-/// Adds what one seed names from residue `place` on, the first of a run, before which no draw was
-/// rejected.
-fn uniform_from<B: Rns>(
-    backend: B,
-    ring: &Ring,
-    out: &mut [u64],
-    seed: &[u64],
-    index: u64,
-    mut place: usize,
-) {
-    let mut run = (place / RUN) as u64;
-    while place < out.len() {
-        for draw in draws(backend, seed, index, run) {
-            let Some(residue) = out.get_mut(place) else { return };
-            let q = ring.primes()[place / ring.degree()];
-            let draw = draw & mask(q);
-            if draw < q {
-                *residue = subtract_once(*residue + draw, q);
-                place += 1;
-            }
-        }
-        run += 1;
     }
 }
 

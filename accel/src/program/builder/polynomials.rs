@@ -174,15 +174,15 @@ impl Builder {
     /// Adds the sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
     ///
     /// # Source
-    /// ChaCha20 with the seed as key and `index` as 64-bit stream number, block counter from 0. A
-    /// block of 64 bytes is a [beat](crate::beats): ten lanes of 51 bits in eight little-endian
-    /// `u64`, the last two bits unused. Draws come in runs of sixteen blocks: draw `16·k + j` of a
-    /// run's 160 is lane k of its block j. Limb by limb, coefficient by coefficient, a residue is
-    /// the low `bits(q)` bits of the next draw for which these are below q. Draws run on from limb
-    /// to limb, and what is left of the last run is not used.
+    /// ChaCha20 with the seed as key and `index` as 64-bit stream number, and a block counter of 64 bits. A block is a
+    /// [beat](crate::beats): ten lanes of 51 bits in eight little-endian `u64`, the last two bits unused. Residue
+    /// `p = N·limb + coefficient` has a lane of its own, wherever it is in a polynomial: with `p = 160·run + 16·k + j`
+    /// and `j` below 16, lane k of block `16·run + j`. It is the low `bits(q)` bits of the lane if these are below q;
+    /// else the first 128 bits of block `2^32 + p`, mod q.
     ///
-    /// A draw is rejected with chance `1 − q / 2^bits(q)`: for the four largest primes of 50 bits
-    /// at degree 8192, below 2^-29. Public: rejection takes variable time.
+    /// So a residue is uniform to within `2^-78`, and engines compute each alone. The second draw has chance
+    /// `1 − q / 2^bits(q)`: for the four largest primes of 50 bits at degree 8192, below 2^-29. Without it a residue
+    /// would be that far from uniform; 128 bits for each would take 2.5 times the stream. Public: variable time.
     pub fn uniform(
         &mut self,
         name: &str,
