@@ -12,6 +12,7 @@ use ciphergram_he::{
     AgreedRanges, AnyKey, Contribution, Job, OpenedSum, RangesProposal, SecretKey, Sum, aggregate,
     exchange::{Announcement, RoundTerms},
     frame::Frame,
+    threshold::{OpenAnswer, OpenRequest},
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
@@ -54,7 +55,7 @@ fn read(bytes: &[u8], known: &Known) {
         sums.extend(aggregate(key, &known.job, engine(), [(0, other), (1, Ok(contribution))]));
     }
     for sum in sums {
-        let _ = OpenedSum::open(&known.key, &*engine(), &sum, &known.job);
+        let _ = OpenedSum::open(&*known.key, &*engine(), &sum, &known.job);
         let _ = Sum::from_bytes(&sum.to_bytes(key), key);
     }
 }
@@ -64,6 +65,8 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = frame.parameters();
         let _ = Contribution::from_frame(&frame);
         let _ = Sum::from_frame(&frame);
+        let _ = OpenRequest::from_frame(&frame);
+        let _ = OpenAnswer::from_frame(&frame);
         KNOWN.iter().for_each(|known| read(bytes, known));
     }
 });

@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use ciphergram_he::{AnyKey, Job, KeyFile, PublicKey, codec::RangesFile};
+use ciphergram_he::{AnyKey, Job, KeyFile, PublicKey, codec::RangesFile, threshold::OpenerId};
 use libfuzzer_sys::fuzz_target;
 
 /// The public half of the key that the jobs in `seeds` are of.
@@ -19,6 +19,7 @@ fuzz_target!(|text: &str| {
         let _ = key.as_client(None);
         let _ = key.as_client(Some(1));
     }
+    let _ = OpenerId::of_text(text);
     let _ = Job::id_of_json(text);
     if let Ok(job) = Job::from_json(text, &KEY)
         && let Ok(again) = job.to_json()

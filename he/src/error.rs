@@ -426,6 +426,63 @@ pub enum Error {
         error: Box<Error>,
     },
 
+    // Openers.
+    /// An identity that has no part in a job.
+    #[error("this identity is no {role} of the job")]
+    NoMember {
+        /// What it would be.
+        role: &'static str,
+    },
+    /// A job of which openers open no sums, where some are needed.
+    #[error("the job has no openers")]
+    NoOpeners,
+    /// Openers in a round over a network, which does not ask them yet.
+    #[error("the job has openers, who answer over files and not yet in rounds over a network")]
+    OpenersApart,
+    /// Something of an opener that is not what it should be.
+    #[error("opener {opener}: {why}")]
+    Opener {
+        /// Its place in the job.
+        opener: usize,
+        /// The fault.
+        why: String,
+    },
+    /// A contribution that its client did not make so.
+    #[error("client {number}: {why}")]
+    Contributor {
+        /// The client.
+        number: u16,
+        /// The fault.
+        why: &'static str,
+    },
+    /// A round that this opener has answered for, or a later one.
+    #[error(
+        "this opener has answered for round {last} of this job, and answers for none twice, nor for an earlier one: {round}"
+    )]
+    Answered {
+        /// The round asked for.
+        round: u64,
+        /// The last that it answered for.
+        last: u64,
+    },
+    /// Fewer answers than open a sum.
+    #[error("{found} answers of openers, but the job's sums take {needed}")]
+    TooFewAnswers {
+        /// Answers that there are.
+        found: usize,
+        /// Answers that open a sum.
+        needed: usize,
+    },
+    /// Answers that do not open a sum.
+    #[error(
+        "the {found} answers of openers do not open the sum: some are false, or the sum is not what its contributors \
+         sealed"
+    )]
+    FalseAnswers {
+        /// Answers that there are.
+        found: usize,
+    },
+
     // Our own doing, or the machine's.
     /// An engine refused a program.
     #[error(transparent)]

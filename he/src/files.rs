@@ -64,6 +64,26 @@ pub fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
     })
 }
 
+/// Writes a file of these permissions in the place of one that may be there, and waits until it is on disk. Whoever
+/// reads it finds one or the other whole.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn replace(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".next");
+    let next = PathBuf::from(name);
+    // One that was cut short.
+    let _ = fs::remove_file(&next);
+    write_new(&next, text, mode)?;
+    fs::rename(&next, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if cfg!(unix) {
+        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// Reads a JSON file, which may hold secrets.
 ///
 /// # Errors

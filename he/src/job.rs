@@ -10,7 +10,7 @@ mod json;
 mod limits;
 mod private_ranges;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use ciphergram_accel::random::StreamRng;
 pub use limits::{AllowedNode, Budget, Limits, NoiseLimits, SettledTensor, usual_min_clients};
@@ -22,9 +22,10 @@ use crate::{
     codec::{MOST, Precision, TensorBits, check_layout},
     dp::Noise,
     files::{beside, read_text, write_new},
-    ids::{JobId, KeyId, Statement, derive16},
+    ids::{JobId, KeyId, Statement},
     random,
     tensors::Dtype,
+    threshold::Openers,
 };
 
 /// A job: see the [module](self).
@@ -164,6 +165,22 @@ impl Job {
         let Some(tensors) = &self.limits.tensors else { return Ok(()) };
         let settled: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
         check_layout(specs, &settled)
+    }
+
+    /// Returns who opens its sums.
+    ///
+    /// # Errors
+    /// [`Error::NoOpeners`].
+    pub fn openers(&self) -> Result<&Arc<Openers>, Error> {
+        self.limits.openers.as_ref().ok_or(Error::NoOpeners)
+    }
+
+    /// Refuses openers where they are not asked yet: they answer over files.
+    ///
+    /// # Errors
+    /// [`Error::OpenersApart`].
+    pub fn check_online(&self) -> Result<(), Error> {
+        if self.limits.openers.is_some() { Err(Error::OpenersApart) } else { Ok(()) }
     }
 
     /// Returns the noise that every client adds its share of, if there is any.
@@ -316,13 +333,19 @@ impl Job {
     }
 }
 
-/// Derives a job's name.
+/// Derives a job's name: the first bytes of its digest.
 fn name(nonce: &[u8; 16], key: &KeyId, limits: &Limits) -> JobId {
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest(nonce, key, limits)[..16]);
+    JobId(id)
+}
+
+fn digest(nonce: &[u8; 16], key: &KeyId, limits: &Limits) -> [u8; 32] {
     let mut w = Writer::default();
     w.bytes(nonce);
     w.bytes(&key.0);
     limits.write(&mut w);
-    JobId(derive16("ciphergram 2026 job", &w.0))
+    blake3::derive_key("ciphergram 2026 job", &w.0)
 }
 
 /// Returns the largest magnitude of integers of a type whose sums under weights up to this one are exact.
@@ -390,6 +413,14 @@ impl<'a> Terms<'a> {
         self.job.limits.check_budget(*noise, parameters.half_steps(), values)?;
         let mut rng = StreamRng::from_seed(seed);
         Quantised::noised(update, self.agreement, parameters, noise, &mut rng)
+    }
+
+    /// Returns a hash over the statement and all of the job, its openers and members included: what uniform polynomials
+    /// follow from must have no second meaning.
+    pub(crate) fn openers_statement(&self) -> [u8; 32] {
+        let Job { nonce, key, limits, .. } = self.job;
+        let material = [digest(nonce, key, limits), self.statement().0].concat();
+        blake3::derive_key("ciphergram 2026 ckks-sum-threshold statement", &material)
     }
 
     /// Returns the statement that contributions are sealed under.

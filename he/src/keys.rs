@@ -16,6 +16,7 @@
 mod any;
 mod client;
 mod files;
+mod identity;
 mod json;
 mod levelled;
 mod public;
@@ -27,12 +28,15 @@ pub use crate::{
 };
 pub use any::{AnyKey, KeyFile};
 pub use client::ClientKey;
-pub use files::{RANGES_KEY, write_folder};
+pub use files::{RANGES_KEY, write_folder, write_identities};
+pub use identity::IdentityKey;
 pub use levelled::LevelledKey;
 pub use public::PublicKey;
 pub use secret::SecretKey;
 
-use crate::{Error, codec::OpenedRound, private_ranges::RangesSecret, tag::TagKey};
+use crate::{
+    Error, codec::OpenedRound, private_ranges::RangesSecret, tag::TagKey, threshold::MemberKey,
+};
 
 /// What those need who open sums.
 const OPENS: &str = "this needs the secret key, keys/secret.json";
@@ -44,6 +48,8 @@ pub enum KeyRef<'a> {
     Client(&'a ClientKey),
     /// The secret key, which also opens sums, and the client's number.
     Secret(&'a SecretKey, u16),
+    /// The key of a client of a job with openers.
+    Member(&'a MemberKey),
 }
 
 impl<'a> KeyRef<'a> {
@@ -53,6 +59,7 @@ impl<'a> KeyRef<'a> {
         match self {
             Self::Client(key) => key.public(),
             Self::Secret(key, _) => key.public(),
+            Self::Member(key) => key.public(),
         }
     }
 
@@ -62,7 +69,21 @@ impl<'a> KeyRef<'a> {
         match self {
             Self::Client(key) => key.number(),
             Self::Secret(_, number) => number,
+            Self::Member(key) => key.number(),
         }
+    }
+
+    /// Returns the key of a client of a job with openers.
+    ///
+    /// # Errors
+    /// [`Error::KeyKind`].
+    pub(crate) fn member(self) -> Result<&'a MemberKey, Error> {
+        let found = match self {
+            Self::Member(key) => return Ok(key),
+            Self::Client(_) => "client's",
+            Self::Secret(..) => "secret",
+        };
+        Err(Error::KeyKind { found, needed: "openers answer to identities of their job" })
     }
 
     /// Returns the secret of private ranges beside it, if there is one.
@@ -71,6 +92,7 @@ impl<'a> KeyRef<'a> {
         match self {
             Self::Client(key) => key.ranges.as_ref(),
             Self::Secret(key, _) => key.ranges.as_ref(),
+            Self::Member(_) => None,
         }
     }
 
@@ -90,7 +112,14 @@ impl<'a> KeyRef<'a> {
         match self {
             Self::Client(key) => Ok(key.tag.clone()),
             Self::Secret(key, number) => key.tag_key(number),
+            Self::Member(key) => Ok(key.tag_key()),
         }
+    }
+}
+
+impl<'a> From<&'a MemberKey> for KeyRef<'a> {
+    fn from(key: &'a MemberKey) -> Self {
+        Self::Member(key)
     }
 }
 

@@ -9,6 +9,8 @@
 //! | line | meaning |
 //! |---|---|
 //! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; no other process seals to this or an earlier one |
+//! | `answered JOB ROUND` | an opener answers for ROUND, and for no earlier one any more |
+//! | `prekey JOB OPENER PREKEY` | the opener told this prekey last |
 //! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened |
 //! | `opened …`, `failed …`, `refused …` | it opened, it did not, or anyone can see that it is none |
 //!
@@ -37,6 +39,7 @@ use self::{
 };
 use crate::{
     Error, Job, KeyRef, PublicKey, Sum, codec::OpenedRound, ids::hex, params::security::MAX_TRIES,
+    threshold::Prekey,
 };
 
 /// The most rounds that may be reserved by the block: clients that start anew are half as far ahead of others as a
@@ -194,6 +197,52 @@ impl Ledger {
                 sealed => return sealed.map(|()| begun),
             }
         }
+    }
+
+    /// Refuses a round that an opener answered for, or an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::Answered`]; the file cannot be read.
+    pub(crate) fn check_unanswered(&self, job: &Job, round: u64) -> Result<(), Error> {
+        let last = held(&self.0.lines).read()?.last_answered(&job.id().to_string());
+        last.filter(|&last| last >= round)
+            .map_or(Ok(()), |last| Err(Error::Answered { round, last }))
+    }
+
+    /// Records that an opener answers for a round. Nothing of the answer may leave if this fails.
+    ///
+    /// # Errors
+    /// [`Error::Answered`]; the file cannot be written.
+    pub fn answer(&self, job: &Job, round: u64) -> Result<(), Error> {
+        let name = job.id().to_string();
+        held(&self.0.lines).change(Sync::Now, |record| match record.last_answered(&name) {
+            Some(last) if last >= round => Err(Error::Answered { round, last }),
+            _ => Ok(Some(format!("answered {name} {round}"))),
+        })
+    }
+
+    /// Records the prekeys that openers told with their answers. One that is lost with the machine is told again.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn learn(&self, job: &Job, prekeys: Vec<(u8, &Prekey)>) -> Result<(), Error> {
+        let name = job.id().to_string();
+        for (opener, prekey) in prekeys {
+            held(&self.0.lines).change(Sync::Later, |record| {
+                let known = record.prekey(&name, opener);
+                let is_known = known.is_some_and(|known| !known.is_before(prekey));
+                Ok((!is_known).then(|| format!("prekey {name} {opener} {}", prekey.to_text())))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the prekeys that openers of a job told last, as far as they are known, each by the opener's place.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn prekeys(&self, job: &Job) -> Result<Vec<(u8, Prekey)>, Error> {
+        Ok(held(&self.0.lines).read()?.prekeys(&job.id().to_string()))
     }
 
     /// Records the same of a contribution that was sealed before, and goes on: the record may be in another place.

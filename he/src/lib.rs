@@ -17,6 +17,7 @@
 //! | [`private_ranges`] | ranges that clients agree on without showing theirs |
 //! | [`keys`] | keys and key files |
 //! | [`job`] | the limits that clients agree on, and the terms of a round within them |
+//! | [`threshold`] | sums that openers open together, under keys that nobody holds |
 //! | `tag` | tags in heads of chunks, which show that a sum is what its contributors sealed |
 //! | `ledger` | what a key sealed and opened, on disk |
 //! | [`formats`] | everything that travels: the common frame, files, and the agreement before a round |
@@ -58,6 +59,7 @@ mod schemes;
 mod spread;
 mod tag;
 pub mod tensors;
+pub mod threshold;
 pub mod update;
 pub mod vectors;
 pub mod versions;
@@ -74,7 +76,9 @@ pub use formats::{
 };
 pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
-pub use keys::{AnyKey, ClientKey, KeyFile, KeyRef, LevelledKey, PublicKey, SecretKey};
+pub use keys::{
+    AnyKey, ClientKey, IdentityKey, KeyFile, KeyRef, LevelledKey, PublicKey, SecretKey,
+};
 pub use ledger::Ledger;
 pub use member::{Member, MemberFiles};
 pub use mod_arith::ModArith;

@@ -18,6 +18,7 @@ use crate::{
     exchange::Announcement,
     job::Terms,
     random,
+    threshold::{MemberKey, OpenAnswer, OpenerKey, PrekeyChain, SumSecret},
     update::{Destination, OpenedSum, SealPermit, Sealer, open_to},
 };
 
@@ -145,8 +146,43 @@ impl<'a> Member<'a> {
         self.ledger.open(key.public(), self.job, sum, || self.compute(open))
     }
 
+    /// Opens a sum to a destination by the answers of openers, likewise.
+    ///
+    /// # Errors
+    /// Those of [`SumSecret::recover`], of [`open_to`] and of [`Ledger::open`].
+    pub fn open_answered(
+        &self,
+        sum: &Sum,
+        answers: &[OpenAnswer],
+        output: Output,
+        to: Destination<'_, '_>,
+    ) -> Result<(), Error> {
+        let key = self.key.member()?;
+        // The next contribution is sealed under them, whether this sum opens or not.
+        let told =
+            key.openers().told(answers.iter().map(|answer| (answer.opener, answer.prekey())))?;
+        self.ledger.learn(self.job, told)?;
+        let mut candidates = SumSecret::candidates(key, self.job, sum, answers)?;
+        let mut to = to;
+        let mut open = || {
+            for secret in &mut candidates {
+                let opened = open_to(&secret?, &*self.engine, sum, self.job, output, to.again());
+                // By another set of answers it may open. It says nothing of any secret, and is no failure of the sum.
+                if !matches!(opened, Err(Error::NotTheirs { .. })) {
+                    return opened;
+                }
+            }
+            Err(Error::FalseAnswers { found: answers.len() })
+        };
+        self.ledger.open(key.public(), self.job, sum, || self.compute(&mut open))
+    }
+
     fn secret(&self) -> Result<&'a SecretKey, Error> {
         match self.key {
+            KeyRef::Member(_) => {
+                let needed = "the sums of this job take the answers of its openers";
+                Err(Error::KeyKind { found: "member's", needed })
+            }
             KeyRef::Secret(key, _) => Ok(key),
             KeyRef::Client(_) => {
                 Err(Error::KeyKind { found: "client's", needed: "only the secret key opens sums" })
@@ -164,6 +200,8 @@ pub struct MemberFiles {
     pub job: Job,
     /// The record.
     pub ledger: Ledger,
+    /// The key of the client that an identity is in the job.
+    client: Option<MemberKey>,
 }
 
 impl MemberFiles {
@@ -180,7 +218,16 @@ impl MemberFiles {
     ) -> Result<Self, Error> {
         let job = Job::of_key(path, key.public(), job)?;
         let ledger = Ledger::at(Ledger::path_of(path, ledger)?);
-        Ok(Self { path: path.into(), key, job, ledger })
+        let client = match &key {
+            AnyKey::Identity(own, _) => {
+                // One that is an opener alone is no client.
+                let client = MemberKey::new(&own.public, own.identity.clone(), &job).ok();
+                let told = ledger.prekeys(&job)?;
+                client.map(|client| client.with_told(told))
+            }
+            _ => None,
+        };
+        Ok(Self { path: path.into(), key, job, ledger, client })
     }
 
     /// Reads a key's file, and finds what is beside it.
@@ -201,20 +248,47 @@ impl MemberFiles {
         engine: Arc<dyn Engine>,
     ) -> Result<Member<'_>, Error> {
         let here = |e: Error| e.within(self.path.display());
-        let key = self.key.as_client(number).map_err(here)?;
+        let key = match (&self.key, &self.client) {
+            (AnyKey::Identity(..), Some(key)) => KeyRef::Member(key),
+            (AnyKey::Identity(..), None) => return Err(here(Error::NoMember { role: "client" })),
+            _ => self.key.as_client(number).map_err(here)?,
+        };
+        if let (KeyRef::Member(key), Some(asked)) = (key, number)
+            && asked != key.number()
+        {
+            return Err(here(Error::AnotherClient { found: key.number(), asked }));
+        }
         self.job.check_number(key.number()).map_err(|e| match key {
             KeyRef::Client(_) => here(e),
-            KeyRef::Secret(..) => e,
+            KeyRef::Secret(..) | KeyRef::Member(_) => e,
         })?;
         Ok(Member::new(key, &self.job, &self.ledger, engine))
     }
 
-    /// Returns whoever opens sums by the secret key, as no client in particular.
+    /// Returns whoever decrypts sums: by the secret key, as no client in particular, or as the client that an identity
+    /// is, by openers' answers.
     ///
     /// # Errors
-    /// It is not the secret key.
-    pub fn opener(&self, engine: Arc<dyn Engine>) -> Result<Member<'_>, Error> {
+    /// It is neither.
+    pub fn decryptor(&self, engine: Arc<dyn Engine>) -> Result<Member<'_>, Error> {
+        if let AnyKey::Identity(..) = self.key {
+            return self.member(None, engine);
+        }
         let key = self.key.secret().map_err(|e| e.within(self.path.display()))?;
         Ok(Member::new(key.as_client(0), &self.job, &self.ledger, engine))
+    }
+
+    /// Returns the opener that an identity is in the job.
+    ///
+    /// # Errors
+    /// It is no identity; [`Error::NoMember`]; its prekeys cannot be read.
+    pub fn opener(&self) -> Result<OpenerKey, Error> {
+        let here = |e: Error| e.within(self.path.display());
+        let AnyKey::Identity(own, _) = &self.key else {
+            let needed = "openers answer with an identity";
+            return Err(here(Error::KeyKind { found: "sums'", needed }));
+        };
+        let chain = PrekeyChain::load(&self.path)?;
+        OpenerKey::new(&own.public, own.identity.clone(), chain, &self.job).map_err(here)
     }
 }

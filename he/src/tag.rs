@@ -37,7 +37,8 @@ pub(crate) struct SumKey(Zeroizing<[u8; 32]>);
 pub(crate) struct TagKey {
     pub(crate) number: u16,
     pub(crate) coefficients: Zeroizing<[u8; 32]>,
-    pub(crate) pads: Zeroizing<[u8; 32]>,
+    /// None where a contribution is under a secret of its own: other sums than that of the contributors are noise then.
+    pub(crate) pads: Option<Zeroizing<[u8; 32]>>,
 }
 
 impl SumKey {
@@ -76,7 +77,7 @@ impl SumKey {
         TagKey {
             number,
             coefficients: derive("ciphergram 2026 tag coefficients", &*self.0),
-            pads: derive("ciphergram 2026 tag pads", &own),
+            pads: Some(derive("ciphergram 2026 tag pads", &own)),
         }
     }
 }
@@ -122,9 +123,10 @@ impl TagKey {
         contributor: &Contributor,
         chunks: usize,
     ) -> Zeroizing<Vec<u64>> {
+        let Some(pads) = &self.pads else { return Zeroizing::new(vec![0; chunks]) };
         let Contributor { number, seed } = contributor;
         let name = [&statement.0[..], &number.to_le_bytes(), seed.bytes()].concat();
-        let key = Zeroizing::new(*blake3::keyed_hash(&self.pads, &name).as_bytes());
+        let key = Zeroizing::new(*blake3::keyed_hash(pads, &name).as_bytes());
         random::keystream(&key, chunks)
     }
 }
@@ -180,6 +182,15 @@ impl Tags {
     }
 }
 
+/// The keys that tags of a sum are checked by.
+#[derive(Clone, Copy)]
+pub(crate) enum SumTags<'a> {
+    /// That of all clients' pads.
+    Padded(&'a SumKey),
+    /// That of tags without pads.
+    Plain(&'a TagKey),
+}
+
 /// What the tags of a sum must be.
 pub(crate) struct ExpectedTags {
     coefficients: Coefficients,
@@ -190,13 +201,20 @@ pub(crate) struct ExpectedTags {
 impl ExpectedTags {
     /// Prepares the check of a sum of `contributors`, of which each chunk holds those of its set.
     pub(crate) fn new(
-        key: &SumKey,
+        key: SumTags<'_>,
         statement: &Statement,
         contributors: &[Contributor],
         sets: &[ContributorSet],
         chunks: &Chunks,
     ) -> Self {
+        let values = chunks.geometry().values_per_chunk();
         let mut pads = Zeroizing::new(vec![0; sets.len()]);
+        let key = match key {
+            SumTags::Padded(key) => key,
+            SumTags::Plain(key) => {
+                return Self { coefficients: key.coefficients(statement, values), pads };
+            }
+        };
         for (place, contributor) in contributors.iter().enumerate() {
             let own = key.tag_key(contributor.number).pads(statement, contributor, sets.len());
             for ((sum, &pad), set) in pads.iter_mut().zip(own.iter()).zip(sets) {
@@ -204,8 +222,7 @@ impl ExpectedTags {
             }
         }
         // The coefficients are the same for every number.
-        let coefficients =
-            key.tag_key(0).coefficients(statement, chunks.geometry().values_per_chunk());
+        let coefficients = key.tag_key(0).coefficients(statement, values);
         Self { coefficients, pads }
     }
 

@@ -48,7 +48,7 @@ pub struct Tensor {
     /// The place of the first value.
     start: u64,
     /// The magnitude that values are clipped to.
-    limit: f64,
+    pub(crate) limit: f64,
 }
 
 impl Tensor {

@@ -14,7 +14,7 @@ mod seal;
 mod summing;
 
 pub use aggregate::Accumulator;
-pub use open::{Destination, OpenedSum, open_to};
+pub use open::{Destination, OpenedSum, SumOpener, open_to};
 pub use permit::SealPermit;
 pub use seal::Sealer;
 pub use summing::{Summing, aggregate};

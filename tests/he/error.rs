@@ -54,7 +54,7 @@ fn contribution(key: &Key, number: u16, agreement: &Agreement) -> Contribution<'
     let sealer = Sealer::new(own, engine(), update, SealPermit::draw().unwrap(), &terms).unwrap();
     let (contributor, job, agreement) = (sealer.contributor(), key.job.id(), agreement.clone());
     let stream = sealer.seal_all().unwrap().into();
-    Contribution { contributor, job, round: 2, agreement, stream }
+    Contribution { contributor, job, round: 2, agreement, stream, keys: None }
 }
 
 fn sum(key: &Key, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
@@ -76,7 +76,7 @@ fn frames_name_what_is_wrong() {
     }
     let mut version = bytes.clone();
     version[8] = 1;
-    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 1, known: 5 }.into()));
+    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 1, known: 6 }.into()));
     assert!(matches!(read(&bytes, &other), Some(Error::KeyMismatch { .. })));
     assert!(matches!(
         read(&bytes, &params),

@@ -29,6 +29,7 @@ mod support {
     pub(crate) mod paillier;
     pub(crate) mod sums;
 }
+mod threshold;
 mod update;
 mod vectors {
     mod file;

@@ -308,7 +308,7 @@ fn no_chunk_is_sealed_twice_under_one_seed() {
         assert_eq!(resume(seed, sealed, &key).err(), Some(all));
         assert_eq!(resume(seed, chunks.count(), &key).unwrap().next_batch(), Ok(None));
         let (job, stream) = (key.job.id(), stream.into());
-        let whole = Contribution { contributor, job, round: ROUND, agreement, stream };
+        let whole = Contribution { contributor, job, round: ROUND, agreement, stream, keys: None };
         assert!(key.open(&key.aggregate([whole]).unwrap()).is_ok());
         // Under another key it is another mask.
         let other = generate(Scheme::CkksSum, 2, 16);

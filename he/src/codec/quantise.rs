@@ -134,6 +134,24 @@ impl Quantised {
         }
     }
 
+    /// Returns a digest that the integers and the weight follow from, under one agreement: of others it is another.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn digest(&self) -> Result<[u8; 32], Error> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.weight.to_le_bytes());
+        match &self.source {
+            Source::Fields(fields) => {
+                for &field in fields.iter() {
+                    hasher.update(&field.to_le_bytes());
+                }
+            }
+            Source::Tensors(quantiser) => quantiser.hash(&mut hasher)?,
+        }
+        Ok(*hasher.finalize().as_bytes())
+    }
+
     /// Returns the client's weight.
     #[must_use]
     pub fn weight(&self) -> u32 {
@@ -178,6 +196,19 @@ struct Quantiser {
 }
 
 impl Quantiser {
+    /// Hashes all that fields follow from, but for the agreement.
+    fn hash(&self, hasher: &mut blake3::Hasher) -> Result<(), Error> {
+        hasher.update(&*self.seed);
+        for QuantisedPart { tensor, .. } in &self.parts {
+            hasher.update(&tensor.limit.to_le_bytes());
+            tensor.try_for_bytes(|bytes| {
+                hasher.update(bytes);
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(())
+    }
+
     fn fields_of<'a>(
         &self,
         range: Range<usize>,

@@ -1,7 +1,7 @@
 //! The parts of an error: one type for each thing that can be wrong.
 
-/// The version of frames that this program writes. It reads the one before too.
-pub(crate) const FRAME_VERSION: u16 = 5;
+/// The version of frames that this program writes; which others it reads is said where frames are parsed.
+pub(crate) const FRAME_VERSION: u16 = 6;
 
 /// A reason to refuse parameters, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,11 +60,11 @@ pub enum FrameError {
         /// The latest version that this program reads.
         known: u32,
     },
-    /// Sealed when a `ckks-sum` key had one secret for all statements.
+    /// Made when seeds expanded to other polynomials.
     #[error(
-        "sealed by an earlier ciphergram, when one secret served all rounds: seal it again with this one"
+        "made by an earlier ciphergram, which expanded seeds to other polynomials: make it again with this one"
     )]
-    StandingSecret,
+    FormerExpansion,
     /// It ends early.
     #[error("truncated")]
     Truncated,

@@ -61,6 +61,7 @@ impl Announcement {
         weight: u64,
         secret: Option<&RangesSecret>,
     ) -> Result<Self, Error> {
+        job.check_online()?;
         let own = job.measure(update, Policy::Max, weight)?;
         let is_private = job.private_ranges().is_ok();
         let proposal = is_private.then(|| job.propose_ranges(secret, &own)).transpose()?;

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0–7 | `CIPHERGM` |
-//! | 8–9 | version, 5; what is sealed under `ckks-sum` is not read in 4, whose secrets served all rounds |
+//! | 8–9 | version, 6; 4 and 5 are read where nothing grows from seeds, which expanded to other polynomials |
 //! | 10 | kind |
 //! | 11 | scheme, or 16 and more: a preset of the levelled scheme |
 //! | 12–13 | the most clients of a sum; zero under a preset |
@@ -30,6 +30,8 @@ use crate::{
 pub const MAGIC: &[u8; 8] = b"CIPHERGM";
 const HEADER_BYTES: usize = 48;
 const DIGEST_BYTES: usize = 32;
+/// The oldest version that is read.
+const OLDEST: u16 = 4;
 
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +54,14 @@ pub enum Kind {
     AgreedRanges = 8,
     /// The key that ranges are agreed with.
     RangesKey = 9,
+    /// What an aggregator asks an opener.
+    OpenRequest = 10,
+    /// What an opener answers.
+    OpenAnswer = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Contribution,
         Self::Sum,
         Self::Announcement,
@@ -65,6 +71,8 @@ impl Kind {
         Self::RangesProposal,
         Self::AgreedRanges,
         Self::RangesKey,
+        Self::OpenRequest,
+        Self::OpenAnswer,
     ];
 
     /// Returns the name for people.
@@ -80,6 +88,8 @@ impl Kind {
             Self::RangesProposal => "proposal of ranges",
             Self::AgreedRanges => "file of agreed ranges",
             Self::RangesKey => "evaluation key of ranges",
+            Self::OpenRequest => "request to an opener",
+            Self::OpenAnswer => "answer of an opener",
         }
     }
 }
@@ -182,7 +192,7 @@ impl<'a> Frame<'a> {
         let mut r = Reader(bytes);
         r.bytes(MAGIC.len())?;
         let found = r.u16()?;
-        if !(FRAME_VERSION - 1..=FRAME_VERSION).contains(&found) {
+        if !(OLDEST..=FRAME_VERSION).contains(&found) {
             let (found, known) = (found.into(), FRAME_VERSION.into());
             return Err(FrameError::Version { found, known });
         }
@@ -201,12 +211,12 @@ impl<'a> Frame<'a> {
             .find(|&k| k as u8 == kind)
             .ok_or(FrameError::Unknown { what: "kind", code: kind })?;
         let made_with = MadeWith::read(kind, scheme, sizes)?;
-        let is_sealed =
-            matches!(kind, Kind::Contribution | Kind::Sum | Kind::Announcement | Kind::RoundTerms);
-        let is_of_statement =
-            matches!(made_with, MadeWith::Sums(Literal { scheme: Scheme::CkksSum, .. }));
-        if found < FRAME_VERSION && is_sealed && is_of_statement {
-            return Err(FrameError::StandingSecret);
+        let grows = match made_with {
+            MadeWith::Sums(literal) => literal.scheme.grows_from_seeds(),
+            MadeWith::Vectors(_) => true,
+        };
+        if found < FRAME_VERSION && grows {
+            return Err(FrameError::FormerExpansion);
         }
         Ok(Self { kind, made_with, parameters, key, body })
     }

@@ -1,21 +1,27 @@
 //! The file of a job.
 
+use std::sync::Arc;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD as BASE64};
 use serde::{Deserialize, Serialize};
 
 use super::{AllowedNode, Job, Limits, NoiseLimits, PrivateRanges, SettledTensor, name};
 use crate::{
     Error, PublicKey, TensorSpec,
+    bytes::Writer,
     codec::TensorBits,
     ids::{JobId, KeyId, hex, parse_hex},
     private_ranges::Rank,
     tensors::Dtype,
+    threshold::{Openers, Quorum},
     versions,
 };
 
 const KIND: &str = "ciphergram-job";
 /// The first version has no private ranges, the second names no colluders and no bits of tensors; a job without is
-/// still of these.
-const VERSION: u32 = 3;
+/// still of these. The third has no openers.
+const VERSION: u32 = 4;
+const BEFORE_OPENERS: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +46,18 @@ struct JobJson {
     private_ranges: Option<PrivateRangesJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     bits: Vec<TensorBits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    openers: Option<OpenersJson>,
+}
+
+/// Keys are in binary; numbers are there to be read, and are checked against it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OpenersJson {
+    openers: u8,
+    open: u8,
+    faulty: u8,
+    keys: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +110,7 @@ impl Job {
             allow,
             private_ranges,
             bits,
+            openers,
         } = &self.limits;
         let private = |private: PrivateRanges| PrivateRangesJson {
             rank: private.rank.to_string(),
@@ -108,12 +127,19 @@ impl Job {
             let (node, client) = (node.clone(), *client);
             NodeJson { node, client }
         };
+        let openers = openers.as_ref().map(|all| {
+            let Quorum { openers, open, faulty } = all.quorum();
+            let mut keys = Writer::default();
+            all.write(&mut keys);
+            OpenersJson { openers, open, faulty, keys: BASE64.encode(keys.0) }
+        });
         let file = JobJson {
             kind: KIND.into(),
             version: match (colluders, private_ranges) {
-                (Some(_), _) => VERSION,
+                _ if openers.is_some() => VERSION,
+                (Some(_), _) => BEFORE_OPENERS,
                 _ if !bits.is_empty() || noise.is_some_and(|noise| noise.budget.is_some()) => {
-                    VERSION
+                    BEFORE_OPENERS
                 }
                 (None, Some(_)) => 2,
                 (None, None) => 1,
@@ -130,6 +156,7 @@ impl Job {
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
             private_ranges: private_ranges.map(private),
             bits: bits.clone(),
+            openers,
         };
         serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
     }
@@ -186,7 +213,18 @@ impl Job {
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
             private_ranges: file.private_ranges.map(private).transpose()?,
             bits: file.bits,
+            openers: file.openers.map(openers).transpose()?,
         };
         Ok((id(&file.nonce)?, KeyId(id(&file.key_id)?), limits))
     }
+}
+
+fn openers(file: OpenersJson) -> Result<Arc<Openers>, Error> {
+    let keys = BASE64.decode(&file.keys).map_err(|_| invalid("keys of openers are not base64"))?;
+    let openers = Openers::read(&keys)?;
+    let Quorum { openers: count, open, faulty } = openers.quorum();
+    if (file.openers, file.open, file.faulty) != (count, open, faulty) {
+        return Err(invalid("numbers of openers are not those of their keys"));
+    }
+    Ok(Arc::new(openers))
 }

@@ -1,5 +1,7 @@
 //! The limits of a job: what they are by default, which make no sense, and what its name covers of them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{PrivateRanges, check_ranges};
@@ -8,6 +10,8 @@ use crate::{
     bytes::Writer,
     codec::{TensorBits, write_specs},
     dp::{self, Mechanism, Noise, Release},
+    params::Scheme,
+    threshold::Openers,
 };
 
 /// The limits that a job sets.
@@ -38,6 +42,8 @@ pub struct Limits {
     pub private_ranges: Option<PrivateRanges>,
     /// Bits of tensors of floats that are other than the key's; of several patterns that name one, the last counts.
     pub bits: Vec<TensorBits>,
+    /// Who opens sums, where nobody has a key that does.
+    pub openers: Option<Arc<Openers>>,
 }
 
 /// The noise that clients add together: the rest of [`Noise`] follows from the job.
@@ -124,6 +130,7 @@ impl Limits {
             allow: None,
             private_ranges: None,
             bits: vec![],
+            openers: None,
         }
         .of_clients(clients, None)
     }
@@ -220,6 +227,23 @@ impl Limits {
                      noise"
                 ));
             }
+        }
+        let has_openers = key.parameters().scheme() == Scheme::CkksSumThreshold;
+        match &self.openers {
+            Some(_) if !has_openers => return bad("openers under a key that opens sums".into()),
+            Some(openers) if openers.members().len() != usize::from(clients) => {
+                return bad(format!("{} members of {clients} clients", openers.members().len()));
+            }
+            None if has_openers => return bad("nobody opens its sums: it has no openers".into()),
+            Some(_) if self.colluders.is_none() || min_clients < MIN_HONEST.min(clients) => {
+                return bad(
+                    "sums that openers open need two contributors who do not collude".into()
+                );
+            }
+            Some(_) if self.private_ranges.is_some() => {
+                return bad("private ranges beside openers, where clients share no secret".into());
+            }
+            _ => {}
         }
         if let Some(private) = &self.private_ranges {
             private.check(clients, min_clients)?;
@@ -331,6 +355,10 @@ impl Limits {
             w.prefixed(b"bits");
             w.prefixed(name.as_bytes());
             w.u32(*bits);
+        }
+        if let Some(openers) = &self.openers {
+            w.prefixed(b"openers");
+            openers.write(w);
         }
     }
 }

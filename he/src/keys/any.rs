@@ -1,6 +1,6 @@
 //! Keys of any kind.
 
-use super::{ClientKey, KeyRef, LevelledKey, OPENS, PublicKey, SecretKey};
+use super::{ClientKey, IdentityKey, KeyRef, LevelledKey, OPENS, PublicKey, SecretKey};
 use crate::{Error, private_ranges::RangesSecret};
 
 /// A key file of any scheme.
@@ -41,6 +41,8 @@ pub enum AnyKey {
     Client(Box<ClientKey>, Option<String>),
     /// A secret key, and a warning if others can read its file.
     Secret(Box<SecretKey>, Option<String>),
+    /// An identity of jobs with openers, and a warning if others can read its file.
+    Identity(Box<IdentityKey>, Option<String>),
 }
 
 impl AnyKey {
@@ -51,6 +53,7 @@ impl AnyKey {
             Self::Public(key) => key,
             Self::Client(key, _) => key.public(),
             Self::Secret(key, _) => key.public(),
+            Self::Identity(key, _) => &key.public,
         }
     }
 
@@ -58,7 +61,7 @@ impl AnyKey {
     #[must_use]
     pub fn ranges_secret(&self) -> Option<&RangesSecret> {
         match self {
-            Self::Public(_) => None,
+            Self::Public(_) | Self::Identity(..) => None,
             Self::Client(key, _) => KeyRef::Client(key).ranges_secret(),
             Self::Secret(key, _) => key.ranges_secret(),
         }
@@ -82,6 +85,7 @@ impl AnyKey {
             (Self::Client(key, _), _) => Ok(KeyRef::Client(key)),
             (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
             (Self::Secret(..), None) => Err(Error::NoNumber),
+            (Self::Identity(..), _) => Err(self.not("which client it is depends on a job")),
         }
     }
 
@@ -101,7 +105,9 @@ impl AnyKey {
     pub fn warning(&self) -> Option<&str> {
         match self {
             Self::Public(_) => None,
-            Self::Client(_, warning) | Self::Secret(_, warning) => warning.as_deref(),
+            Self::Client(_, warning) | Self::Secret(_, warning) | Self::Identity(_, warning) => {
+                warning.as_deref()
+            }
         }
     }
 
@@ -135,6 +141,7 @@ impl AnyKey {
             Self::Public(_) => "public",
             Self::Client(..) => "client's",
             Self::Secret(..) => "secret",
+            Self::Identity(..) => "member's",
         };
         Error::KeyKind { found, needed }
     }

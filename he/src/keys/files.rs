@@ -4,11 +4,16 @@ use std::{fs, path::Path, sync::Arc};
 
 use serde::Deserialize;
 
-use super::{AnyKey, ClientKey, KeyFile, LevelledKey, PublicKey, SecretKey, json, levelled};
+use super::{
+    AnyKey, ClientKey, IdentityKey, KeyFile, LevelledKey, PublicKey, SecretKey, json, levelled,
+};
 use crate::{
-    Error, Job,
+    Error, Job, Limits, Scheme,
+    ckks::Preset,
+    error::FrameError,
     files::{beside, permission_warning, read_text, write_new},
     private_ranges::RangesEvaluationKey,
+    threshold::{MAX_OPENERS, OpenerId, Openers, PrekeyChain, Quorum},
     versions,
 };
 
@@ -68,6 +73,46 @@ impl ClientKey {
     }
 }
 
+impl IdentityKey {
+    /// Writes the file, readable by its owner only, and that of its prekeys beside it. Returns what others know it by.
+    ///
+    /// # Errors
+    /// A path exists or cannot be written; no randomness.
+    pub fn save(&self, path: &Path) -> Result<OpenerId, Error> {
+        write_new(path, json::write_identity(self)?.as_bytes(), 0o600)?;
+        let prekey = PrekeyChain::create(path)?.prekey(&self.identity)?;
+        Ok(OpenerId { id: self.identity.id(), prekey })
+    }
+}
+
+/// Writes the files of a job whose clients have identities that are made here, of whom the first ones open its sums,
+/// all or at most 32: those of clients in `clients/`, `public.json` and `job.json`.
+///
+/// # Errors
+/// [`Error::Limits`]: no quorum of so many is `open`; a path exists or cannot be written; no randomness.
+pub fn write_identities(
+    public: &PublicKey,
+    limits: Limits,
+    open: Option<usize>,
+    folder: &Path,
+) -> Result<Job, Error> {
+    let clients = folder.join("clients");
+    fs::create_dir(&clients).map_err(|e| Error::from(e).within(clients.display()))?;
+    let mut all = vec![];
+    for number in 0..limits.clients {
+        let key = IdentityKey::generate(public.clone())?;
+        all.push(key.save(&clients.join(format!("{number}.json")))?);
+    }
+    let members = all.iter().map(|opener| opener.id).collect();
+    all.truncate(MAX_OPENERS);
+    let quorum = Quorum::new(all.len(), open)?;
+    let openers = Openers::new(quorum, all, members)?;
+    let job = Job::new(public, Limits { openers: Some(Arc::new(openers)), ..limits })?;
+    public.save(&folder.join("public.json"))?;
+    job.save(&folder.join("job.json"))?;
+    Ok(job)
+}
+
 impl KeyFile {
     /// Reads a key file.
     ///
@@ -79,6 +124,7 @@ impl KeyFile {
         Ok(match read().map_err(|e| e.within(path.display()))? {
             Self::Sums(AnyKey::Client(key, _)) => Self::Sums(AnyKey::Client(key, warning())),
             Self::Sums(AnyKey::Secret(key, _)) => Self::Sums(AnyKey::Secret(key, warning())),
+            Self::Sums(AnyKey::Identity(key, _)) => Self::Sums(AnyKey::Identity(key, warning())),
             Self::Levelled(key @ LevelledKey::Secret(_), _) => Self::Levelled(key, warning()),
             public => public,
         })
@@ -171,6 +217,8 @@ fn read(text: &str) -> Result<KeyFile, Error> {
     #[derive(Deserialize)]
     struct Version {
         version: u64,
+        #[serde(default)]
+        scheme: String,
     }
     #[derive(Deserialize)]
     struct PublicProbe {
@@ -187,9 +235,17 @@ fn read(text: &str) -> Result<KeyFile, Error> {
     let probe: Probe = json::parse(text)?;
     // Before other members are looked at: those of a later version may be others.
     let inner = probe.public.as_ref().and_then(|public| public.ciphergram.as_ref());
+    let is_identity = inner.is_some_and(|inner| inner.scheme == Scheme::CkksSumThreshold.name());
     match probe.ciphergram.as_ref().or(inner) {
-        Some(Version { version: 0 }) => return Err(json::invalid("version 0")),
-        Some(Version { version }) => versions::check(*version, json::VERSION)?,
+        Some(Version { version: 0, .. }) => return Err(json::invalid("version 0")),
+        Some(Version { version, scheme }) => {
+            versions::check(*version, json::VERSION)?;
+            let has_polynomials =
+                scheme.parse() == Ok(Scheme::CkksSumPublic) || scheme.parse::<Preset>().is_ok();
+            if *version < json::VERSION.into() && has_polynomials {
+                return Err(FrameError::FormerExpansion.into());
+            }
+        }
         // One of python-paillier.
         None => {}
     }
@@ -199,6 +255,8 @@ fn read(text: &str) -> Result<KeyFile, Error> {
     }
     Ok(KeyFile::Sums(if probe.client.is_some() {
         AnyKey::Client(Box::new(json::read_client(&json::parse(text)?)?), None)
+    } else if is_identity {
+        AnyKey::Identity(Box::new(json::read_identity(&json::parse(text)?)?), None)
     } else if probe.public.is_some() {
         AnyKey::Secret(Box::new(json::read_secret(&json::parse(text)?)?), None)
     } else {

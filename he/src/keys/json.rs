@@ -1,11 +1,15 @@
 //! The JSON form of keys.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ciphergram_accel::CpuEngine;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{ClientKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial};
+use super::{
+    ClientKey, IdentityKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial,
+};
 use crate::{
     Error, Parameters, Scheme,
     error::ModulusFault,
@@ -15,6 +19,7 @@ use crate::{
     private_ranges::RangesSecret,
     schemes::rlwe::asymmetric,
     tag::{SumKey, TagKey},
+    threshold::Identity,
 };
 
 /// Clients and bits of a key of python-paillier, which says nothing of them.
@@ -38,7 +43,7 @@ struct Own {
 }
 
 /// The version of key files.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 const DJN: &str = "djn";
 const PAILLIER_KTY: &str = "DAJ";
 const RLWE_KTY: &str = "CIPHERGRAM";
@@ -237,12 +242,40 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
     text(&file).map(Zeroizing::new)
 }
 
+/// Writes the text of an identity's file.
+///
+/// # Errors
+/// As [`text`].
+pub(super) fn write_identity(key: &IdentityKey) -> Result<Zeroizing<String>, Error> {
+    let public = public_json(&key.public);
+    let file = SecretJson {
+        kty: public.kty.clone(),
+        key_ops: vec!["sign".into()],
+        p: None,
+        q: None,
+        seed: Some(encode_seed(key.identity.seed())),
+        sum_key: None,
+        ranges_secret: None,
+        kid: format!("Ciphergram identity of member {}", hex(&key.identity.id().to_bytes()[..8])),
+        public,
+    };
+    text(&file).map(Zeroizing::new)
+}
+
+pub(super) fn read_identity(file: &SecretJson) -> Result<IdentityKey, Error> {
+    check_rlwe_kty(&file.kty)?;
+    let seed = decode_seed(file.seed.as_deref(), "the seed")?;
+    let (public, identity) = (read_public(&file.public)?, Identity::of_seed(&seed));
+    Ok(IdentityKey { public, identity: Arc::new(identity) })
+}
+
 /// Writes the text of a client key's file.
 ///
 /// # Errors
 /// As [`text`].
 pub(super) fn write_client(key: &ClientKey) -> Result<Zeroizing<String>, Error> {
     let TagKey { number, coefficients, pads } = &key.tag;
+    let pads = pads.as_ref().ok_or_else(|| invalid("a client's key without pads"))?;
     let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
     let public = public_json(&key.public);
     let file = ClientJson {
@@ -323,6 +356,9 @@ pub(super) fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
         FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
         FamilyParameters::CkksSum(rlwe) => {
             refuse_polynomials(file)?;
+            if parameters.scheme() == Scheme::CkksSumThreshold {
+                return check_own_id(file, PublicKey::of_parameters(parameters)?);
+            }
             let material = PublicMaterial::CkksSum(rlwe.clone());
             Ok(PublicKey { id: id()?, parameters, material, sum_key: None })
         }
@@ -431,7 +467,7 @@ pub(super) fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
     let tag = TagKey {
         number: *number,
         coefficients: decode(coefficients, "the key of coefficients")?,
-        pads: decode(pads, "the key of pads")?,
+        pads: Some(decode(pads, "the key of pads")?),
     };
     public.check_sums()?;
     public.check_number(*number)?;

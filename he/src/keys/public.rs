@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, Parameters,
+    Error, Parameters, Scheme,
     bytes::to_bytes,
     ids::KeyId,
     paillier::PaillierModulus,
@@ -133,6 +133,20 @@ impl PublicKey {
     ) -> Self {
         let id = KeyId::derive("ciphergram 2026 ckks-sum key id", seed);
         Self { parameters, id, material: PublicMaterial::CkksSum(rlwe.clone()), sum_key: None }
+    }
+
+    /// Makes the key of a scheme under which nobody has a secret one: it is its parameters, and all of these have it.
+    ///
+    /// # Errors
+    /// [`Error::KeyKind`]: the parameters are of another scheme.
+    pub fn of_parameters(parameters: Parameters) -> Result<Self, Error> {
+        let rlwe = parameters.rlwe().filter(|_| parameters.scheme() == Scheme::CkksSumThreshold);
+        let Some(rlwe) = rlwe.cloned() else {
+            let needed = "only one of ckks-sum-threshold has no secret half";
+            return Err(Error::KeyKind { found: "secret", needed });
+        };
+        let id = KeyId::derive("ciphergram 2026 ckks-sum-threshold key id", &parameters.id());
+        Ok(Self { parameters, id, material: PublicMaterial::CkksSum(rlwe), sum_key: None })
     }
 
     /// Names a key by its polynomials.

@@ -6,7 +6,7 @@ use ciphergram_accel::{CpuEngine, Engine, Program};
 
 use super::{KeyRef, PublicKey, public::PublicMaterial};
 use crate::{
-    Error, Parameters,
+    Error, Parameters, Scheme,
     paillier::PaillierSecret,
     params::{FamilyParameters, Literal},
     private_ranges::RangesSecret,
@@ -82,6 +82,10 @@ impl SecretKey {
                     what: "key file",
                     why: "a seed under Paillier".into(),
                 });
+            }
+            FamilyParameters::CkksSum(_) if parameters.scheme() == Scheme::CkksSumThreshold => {
+                let needed = "sums under ckks-sum-threshold are opened by the openers of a job";
+                return Err(Error::KeyKind { found: "secret", needed });
             }
             FamilyParameters::CkksSum(rlwe) => {
                 let rlwe = rlwe.clone();

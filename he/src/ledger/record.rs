@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, iter};
 
-use crate::ids::parse_hex;
+use crate::{ids::parse_hex, threshold::Prekey};
 
 /// Everything that the lines so far say. Keys of maps are the words of lines.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Record {
     /// The last round that a client sealed a contribution to, by `JOB NUMBER`.
     sealed: BTreeMap<String, u64>,
+    /// The last round that an opener answered for, by job.
+    answered: BTreeMap<String, u64>,
+    /// The last prekey that an opener told, by `JOB OPENER`.
+    prekeys: BTreeMap<String, Prekey>,
     /// The last round of which a sum opened, and its digest, by job.
     opened: BTreeMap<String, (u64, String)>,
     /// The sums of a round that were opened or tried, by `KEY JOB ROUND`.
@@ -74,7 +78,11 @@ impl Record {
                     .map(move |verb| format!("{verb} {round} {digest}"))
             })
         });
-        sealed.chain(openings).collect()
+        let answered = self.answered.iter().map(|(job, round)| format!("answered {job} {round}"));
+        let prekeys = self.prekeys.iter();
+        let prekeys =
+            prekeys.map(|(opener, prekey)| format!("prekey {opener} {}", prekey.to_text()));
+        sealed.chain(answered).chain(prekeys).chain(openings).collect()
     }
 
     /// Takes a line; whether it is one of a ledger.
@@ -84,6 +92,19 @@ impl Record {
                 let Ok(round) = round.parse() else { return false };
                 let last = self.sealed.entry(format!("{job} {number}")).or_insert(round);
                 *last = round.max(*last);
+            }
+            ["answered", job, round] => {
+                let Ok(round) = round.parse() else { return false };
+                let last = self.answered.entry(job.into()).or_insert(round);
+                *last = round.max(*last);
+            }
+            ["prekey", job, opener, prekey] => {
+                let Some(prekey) = Prekey::of_text(prekey) else { return false };
+                let opener = format!("{job} {opener}");
+                let is_late = |known: &Prekey| !known.is_before(&prekey);
+                if !self.prekeys.get(&opener).is_some_and(is_late) {
+                    self.prekeys.insert(opener, prekey);
+                }
             }
             ["opening", key, job, round, digest] => {
                 let opening = Opening { digest: digest.into(), ends: vec![] };
@@ -121,6 +142,25 @@ impl Record {
     /// Returns the last round of a job that a client sealed a contribution to.
     pub(super) fn last_sealed(&self, job: &str, number: u16) -> Option<u64> {
         self.sealed.get(&format!("{job} {number}")).copied()
+    }
+
+    /// Returns the last round of a job that an opener answered for.
+    pub(super) fn last_answered(&self, job: &str) -> Option<u64> {
+        self.answered.get(job).copied()
+    }
+
+    /// Returns the prekey that an opener of a job told last.
+    pub(super) fn prekey(&self, job: &str, opener: u8) -> Option<&Prekey> {
+        self.prekeys.get(&format!("{job} {opener}"))
+    }
+
+    /// Returns the prekeys that openers of a job told last.
+    pub(super) fn prekeys(&self, job: &str) -> Vec<(u8, Prekey)> {
+        let own = self.prekeys.iter().filter_map(|(opener, prekey)| {
+            let opener = opener.strip_prefix(job)?.trim_start().parse().ok()?;
+            Some((opener, prekey.clone()))
+        });
+        own.collect()
     }
 
     /// Returns the last round of a job of which a sum opened, and the digest of that. One that did not open says
@@ -172,7 +212,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_of_a_record_say_the_same(
-            used in prop::collection::vec((0..5u8, 0..2u8, 0..4u64, 0..3u8), 0..40),
+            used in prop::collection::vec((0..6u8, 0..2u8, 0..4u64, 0..3u8), 0..40),
         ) {
             let mut record = Record::default();
             for (verb, name, round, other) in used {
@@ -182,6 +222,7 @@ mod tests {
                     1 => vec![format!("opening {sum}")],
                     2 => vec![format!("opening {sum}"), format!("opened {sum}")],
                     3 => vec![format!("opening {sum}"), format!("failed {sum}")],
+                    4 => vec![format!("answered job{name} {round}")],
                     _ => vec![format!("opening {sum}"), format!("refused {sum}")],
                 };
                 prop_assert!(lines.iter().all(|line| record.take(line)));

@@ -20,6 +20,8 @@ pub enum Scheme {
     /// Integers in the clear, which only tests sum.
     #[cfg(test)]
     Plain = 6,
+    /// `ckks-sum` under one-time secrets, whose sums openers open together: 128-bit.
+    CkksSumThreshold = 7,
 }
 
 /// Schemes of which keys and programs are made in one way, for parameters of their own.
@@ -30,7 +32,7 @@ pub(crate) enum Family {
         /// Bits of n.
         modulus_bits: u32,
     },
-    /// `ckks-sum`.
+    /// `ckks-sum`, also under one-time secrets.
     CkksSum,
     /// `ckks-sum-public`.
     CkksSumPublic,
@@ -41,12 +43,13 @@ pub(crate) enum Family {
 
 impl Scheme {
     /// Every scheme, in the order of their numbers in frames.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::CkksSum,
         Self::Paillier2048,
         Self::Paillier3072,
         Self::Paillier4096,
         Self::CkksSumPublic,
+        Self::CkksSumThreshold,
     ];
 
     /// The schemes that frames may name.
@@ -56,6 +59,7 @@ impl Scheme {
         Self::Paillier3072,
         Self::Paillier4096,
         Self::CkksSumPublic,
+        Self::CkksSumThreshold,
         #[cfg(test)]
         Self::Plain,
     ];
@@ -69,6 +73,7 @@ impl Scheme {
             Self::Paillier3072 => "paillier-3072",
             Self::Paillier4096 => "paillier-4096",
             Self::CkksSumPublic => "ckks-sum-public",
+            Self::CkksSumThreshold => "ckks-sum-threshold",
             #[cfg(test)]
             Self::Plain => "plain",
         }
@@ -88,7 +93,7 @@ impl Scheme {
     /// Returns the family, which says how keys and programs are made.
     pub(crate) fn family(self) -> Family {
         match self {
-            Self::CkksSum => Family::CkksSum,
+            Self::CkksSum | Self::CkksSumThreshold => Family::CkksSum,
             Self::Paillier2048 => Family::Paillier { modulus_bits: 2048 },
             Self::Paillier3072 => Family::Paillier { modulus_bits: 3072 },
             Self::Paillier4096 => Family::Paillier { modulus_bits: 4096 },
@@ -105,6 +110,11 @@ impl Scheme {
             Family::Paillier { modulus_bits } => Some(modulus_bits),
             _ => None,
         }
+    }
+
+    /// Returns whether keys or ciphertexts are written as seeds that polynomials grow from.
+    pub(crate) fn grows_from_seeds(self) -> bool {
+        matches!(self.family(), Family::CkksSum | Family::CkksSumPublic)
     }
 
     /// Returns the same with a public key that encrypts: what Paillier always is.
@@ -139,7 +149,7 @@ impl FromStr for Scheme {
     fn from_str(name: &str) -> Result<Self, ParameterError> {
         let unknown = || {
             ParameterError(format!(
-                "no scheme {name:?}; there are ckks-sum, ckks-sum-public, paillier-2048, paillier-3072, paillier-4096"
+                "no scheme {name:?}; there are ckks-sum, ckks-sum-threshold, ckks-sum-public, paillier-2048, paillier-3072, paillier-4096"
             ))
         };
         Self::KNOWN.iter().copied().find(|s| s.name() == name).ok_or_else(unknown)

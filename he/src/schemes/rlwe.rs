@@ -81,4 +81,4 @@ mod secret;
 pub(crate) mod symmetric;
 
 pub use parameters::{NOISE_BOUND, RlweParameters};
-pub(crate) use secret::RlweSecret;
+pub(crate) use secret::{RlweSecret, host};

@@ -164,7 +164,8 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
         let listed: Vec<_> = contributors.iter().map(|(contributor, _)| *contributor).collect();
         let mut one = ContributorSet::all(listed.len());
         let sets: Vec<_> = (0..chunks.count()).map(|_| one.clone()).collect();
-        let expected = ExpectedTags::new(&sum_key, &STATEMENT, &listed, &sets, &chunks);
+        let expected =
+            ExpectedTags::new(SumTags::Padded(&sum_key), &STATEMENT, &listed, &sets, &chunks);
         let offset = i64::from(clients * p.half_steps());
         for (&chunk, slots) in carrying.iter().zip(&sums) {
             let (sum, tag) = read(&p, slots, chunks.values_of(chunk).len());
@@ -191,14 +192,23 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
         (1..listed.len()).for_each(|i| one.insert(i));
         let fewer = vec![one; sets.len()];
         let tag_of = |expected: &ExpectedTags, chunk: u32| expected.pads[chunk as usize];
-        let less = ExpectedTags::new(&sum_key, &STATEMENT, &listed, &fewer, &chunks);
+        let less =
+            ExpectedTags::new(SumTags::Padded(&sum_key), &STATEMENT, &listed, &fewer, &chunks);
         let mut seeds = listed.clone();
         seeds[0].seed = Seed::draw().unwrap();
-        let seeds = ExpectedTags::new(&sum_key, &STATEMENT, &seeds, &sets, &chunks);
+        let seeds =
+            ExpectedTags::new(SumTags::Padded(&sum_key), &STATEMENT, &seeds, &sets, &chunks);
         let mut numbers = listed.clone();
         numbers[0].number = clients as u16;
-        let numbers = ExpectedTags::new(&sum_key, &STATEMENT, &numbers, &sets, &chunks);
-        let later = ExpectedTags::new(&sum_key, &Statement([8; 32]), &listed, &sets, &chunks);
+        let numbers =
+            ExpectedTags::new(SumTags::Padded(&sum_key), &STATEMENT, &numbers, &sets, &chunks);
+        let later = ExpectedTags::new(
+            SumTags::Padded(&sum_key),
+            &Statement([8; 32]),
+            &listed,
+            &sets,
+            &chunks,
+        );
         for other in [&less, &seeds, &numbers, &later] {
             assert!(carrying.iter().all(|&c| tag_of(other, c) != tag_of(&expected, c)));
         }

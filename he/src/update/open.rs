@@ -1,13 +1,13 @@
 //! Opening a sum with the secret key.
 
-use std::{fs::File, mem, ops::Range};
+use std::{collections::BTreeSet, fs::File, mem, ops::Range};
 
 use ciphergram_accel::Engine;
 use zeroize::Zeroizing;
 
 use super::aggregate::check_stream;
 use crate::{
-    Error, Parameters, SecretKey, Sum, Update,
+    Error, Parameters, PublicKey, SecretKey, Sum, Update,
     bytes::read_words,
     codec::{self, Decoder, Fields, Output, bits_at, is_zero_between},
     contributors::ContributorSet,
@@ -16,8 +16,60 @@ use crate::{
     params::{Chunks, Geometry},
     schemes::{Groups, Opener, Scratch},
     spread::spread,
-    tag::ExpectedTags,
+    tag::{ExpectedTags, SumTags},
+    threshold::SumSecret,
 };
+
+/// What opens a sum: the secret key, or the secret of this one sum, which openers told.
+#[derive(Clone, Copy)]
+pub enum SumOpener<'a> {
+    /// The secret key.
+    Key(&'a SecretKey),
+    /// The secret of the sum.
+    Secret(&'a SumSecret),
+}
+
+impl<'a> From<&'a SecretKey> for SumOpener<'a> {
+    fn from(key: &'a SecretKey) -> Self {
+        Self::Key(key)
+    }
+}
+
+impl<'a> From<&'a SumSecret> for SumOpener<'a> {
+    fn from(secret: &'a SumSecret) -> Self {
+        Self::Secret(secret)
+    }
+}
+
+impl<'a> SumOpener<'a> {
+    fn public(self) -> &'a PublicKey {
+        match self {
+            Self::Key(key) => key.public(),
+            Self::Secret(secret) => secret.public(),
+        }
+    }
+
+    fn tags(self) -> Result<SumTags<'a>, Error> {
+        match self {
+            Self::Key(key) => Ok(SumTags::Padded(key.sum_key()?)),
+            Self::Secret(secret) => Ok(SumTags::Plain(secret.tag_key())),
+        }
+    }
+
+    /// Makes the opener of a sum under `statement` of updates of `values` values, whose chunks are of these numbers of
+    /// contributors.
+    fn opener(
+        self,
+        values: usize,
+        statement: &Statement,
+        contributors: &BTreeSet<usize>,
+    ) -> Result<Box<dyn Opener + 'a>, Error> {
+        match self {
+            Self::Key(key) => key.scheme(values).opener(statement, contributors),
+            Self::Secret(secret) => Ok(secret.opener()),
+        }
+    }
+}
 
 /// The integer sums of a round, and who they are of.
 pub struct OpenedSum {
@@ -36,7 +88,13 @@ impl OpenedSum {
     /// A sum of another key or job, beyond what the job admits, or of too few; the first chunk that is no
     /// ciphertext; the engine's. All else is [`Error::NotTheirs`]: a caller must not try other bytes of the same
     /// round after it, and counts it; [`Ledger::open`](crate::Ledger::open) sees to both.
-    pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum, job: &Job) -> Result<Self, Error> {
+    pub fn open<'a>(
+        key: impl Into<SumOpener<'a>>,
+        engine: &dyn Engine,
+        sum: &Sum,
+        job: &Job,
+    ) -> Result<Self, Error> {
+        let key = key.into();
         let parameters = key.public().parameters().clone();
         let chunks = sum.agreement.chunks(&parameters);
         let opening = Opening::new(key, engine, (&parameters, &chunks), sum, job)?;
@@ -86,19 +144,32 @@ pub enum Destination<'a, 'b> {
     },
 }
 
+impl<'b> Destination<'_, 'b> {
+    /// Returns the same, for another attempt.
+    pub(crate) fn again(&mut self) -> Destination<'_, 'b> {
+        match self {
+            Self::Memory(slices) => Destination::Memory(slices),
+            Self::File { file, template, observe } => {
+                Destination::File { file, template: *template, observe: *observe }
+            }
+        }
+    }
+}
+
 /// Decrypts a sum: [`OpenedSum::open`] and then [`OpenedSum::decode`].
 ///
 /// # Errors
 /// Those of the two: a value that exceeds its type hides no other. Not as many slices of memory as tensors,
 /// or not as long as these; a template of other tensors than the sum; a file cannot be read or written.
-pub fn open_to(
-    key: &SecretKey,
+pub fn open_to<'a>(
+    key: impl Into<SumOpener<'a>>,
     engine: &dyn Engine,
     sum: &Sum,
     job: &Job,
     output: Output,
     to: Destination<'_, '_>,
 ) -> Result<(), Error> {
+    let key = key.into();
     let parameters = key.public().parameters();
     let chunks = &sum.agreement.chunks(parameters);
     let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
@@ -225,7 +296,7 @@ fn first_fault(results: impl IntoIterator<Item = Result<(), Error>>) -> Result<(
 
 /// A sum, and everything that opens it.
 struct Opening<'a> {
-    key: &'a SecretKey,
+    key: SumOpener<'a>,
     engine: &'a dyn Engine,
     parameters: &'a Parameters,
     chunks: &'a Chunks,
@@ -238,16 +309,16 @@ struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// Prepares to open a sum, after everything was checked that takes no secret.
     fn new(
-        key: &'a SecretKey,
+        key: SumOpener<'a>,
         engine: &'a dyn Engine,
         (parameters, chunks): (&'a Parameters, &'a Chunks),
         sum: &'a Sum,
         job: &Job,
     ) -> Result<Self, Error> {
-        let sum_key = key.sum_key()?;
+        let key_of_tags = key.tags()?;
         sum.check(key.public(), job)?;
         let statement = job.terms(sum.round, &sum.agreement)?.statement();
-        let tags = ExpectedTags::new(sum_key, &statement, &sum.contributors, &sum.sets, chunks);
+        let tags = ExpectedTags::new(key_of_tags, &statement, &sum.contributors, &sum.sets, chunks);
         Ok(Self { key, engine, parameters, chunks, sum, statement, tags, observe: &|_| {} })
     }
 
@@ -257,7 +328,7 @@ impl<'a> Opening<'a> {
     fn run<S: Sink>(&self, mut whole: S) -> Result<(), Error> {
         check_stream(self.key.public(), self.engine, self.chunks, &self.sum.stream)?;
         let counts = self.sum.sets.iter().map(ContributorSet::count).collect();
-        let opener = self.key.scheme(self.chunks.values()).opener(&self.statement, &counts)?;
+        let opener = self.key.opener(self.chunks.values(), &self.statement, &counts)?;
         let g = self.chunks.geometry();
         let each = opener.groups_at_once() * g.group_chunks();
         let runs = (0..self.chunks.count()).step_by(each).map(|first| {

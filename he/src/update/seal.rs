@@ -14,6 +14,7 @@ use crate::{
     params::Chunks,
     schemes::{Pace, UpdateEncryptor},
     tag::Tags,
+    threshold::{KeyMessage, KeySealer},
 };
 
 /// Encrypts one update, each chunk exactly once, in order.
@@ -21,6 +22,8 @@ pub struct Sealer {
     engine: Arc<dyn Engine>,
     encryptor: Box<dyn UpdateEncryptor>,
     tags: Tags,
+    /// Where the contribution is under a secret of its own.
+    keys: Option<KeySealer>,
     /// What is sealed, without its stream.
     contribution: Contribution<'static>,
     chunks: Chunks,
@@ -54,12 +57,6 @@ impl Sealer {
         terms.job().check_key(key.public())?;
         terms.job().check_number(contributor.number)?;
         let statement = terms.statement();
-        let encryptor = match key {
-            KeyRef::Client(key) => key.public().encryption()?.encryptor(&*engine)?,
-            KeyRef::Secret(key, _) => {
-                key.scheme(update.count()).encryptor(&*engine, &statement, &permit.seed())?
-            }
-        };
         let parameters = key.public().parameters();
         let most = 2 * parameters.half_steps();
         let is_agreed = (1..=terms.agreement().max_weight()).contains(&update.weight())
@@ -68,14 +65,27 @@ impl Sealer {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }
         let chunks = parameters.chunks(update.count());
-        let (key, next) = (key.public().clone(), permit.next());
+        let (public, next) = (key.public().clone(), permit.next());
         // The rest of a polynomial would be under another mask than its beginning.
         let group = chunks.opening_with(next.min(chunks.count() - 1));
         if group.start < next && next < group.end {
             return Err(Error::ResumedWithin { next, start: group.start, end: group.end });
         }
+        let (encryptor, keys) = match key {
+            KeyRef::Client(key) => (key.public().encryption()?.encryptor(&*engine)?, None),
+            KeyRef::Secret(key, _) => {
+                let scheme = key.scheme(update.count());
+                (scheme.encryptor(&*engine, &statement, &permit.seed())?, None)
+            }
+            // What was sent before is signed with it.
+            KeyRef::Member(_) if next > 0 => return Err(Error::SeedReused { sealed: next }),
+            KeyRef::Member(key) => {
+                let (encryptor, keys) = key.begin(terms, &contributor, &update)?;
+                (encryptor, Some(keys))
+            }
+        };
         // Nothing is spent yet; chunks that were spent are refused here, before any work.
-        permit.spend(key.id(), next)?;
+        permit.spend(public.id(), next)?;
         let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, update.weight());
         let contribution = Contribution {
             contributor,
@@ -83,8 +93,10 @@ impl Sealer {
             round: terms.round(),
             agreement: terms.agreement().clone(),
             stream: Cow::Borrowed(&[]),
+            keys: None,
         };
-        Ok(Self { engine, encryptor, tags, contribution, chunks, update, key, permit, next })
+        let key = public;
+        Ok(Self { engine, encryptor, tags, keys, contribution, chunks, update, key, permit, next })
     }
 
     /// Returns the contribution's public record.
@@ -116,6 +128,7 @@ impl Sealer {
     /// # Errors
     /// The engine's, or another sealer was resumed under the same seed and came first.
     pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.check_alone()?;
         self.batch(Pace::Soon)
     }
 
@@ -144,9 +157,13 @@ impl Sealer {
             out.write_all(bytes)
         };
         let bytes = self.chunks.total_bytes();
-        put(&self.contribution.head(&self.key, bytes))?;
+        let keys = self.keys.as_ref().map(KeySealer::bytes);
+        put(&self.contribution.head(&self.key, bytes, keys))?;
         while let Some(sealed) = self.batch(Pace::Bulk)? {
             put(&sealed)?;
+        }
+        if let Some(keys) = &self.keys {
+            put(&keys.seal()?.to_bytes())?;
         }
         out.write_all(hasher.finalize().as_bytes())?;
         Ok(bytes)
@@ -158,8 +175,10 @@ impl Sealer {
     /// As [`next_batch`](Self::next_batch); some are sealed already.
     pub fn into_contribution(self) -> Result<Contribution<'static>, Error> {
         self.check_fresh()?;
+        let mut stream = vec![0; self.chunks.total_bytes()];
         let contribution = self.contribution.clone();
-        Ok(Contribution { stream: self.seal_all()?.into(), ..contribution })
+        let keys = self.seal_into(&mut stream)?;
+        Ok(Contribution { stream: stream.into(), keys, ..contribution })
     }
 
     /// Seals all chunks at once, as the stream of a file.
@@ -167,9 +186,15 @@ impl Sealer {
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
     pub fn seal_all(self) -> Result<Vec<u8>, Error> {
+        self.check_alone()?;
         let mut stream = vec![0; self.chunks.range_of(&(self.next..self.chunks.count())).len()];
         self.seal_into(&mut stream)?;
         Ok(stream)
+    }
+
+    /// Refuses to give chunks away without the shares that they open by.
+    fn check_alone(&self) -> Result<(), Error> {
+        if self.keys.is_some() { Err(Error::OpenersApart) } else { Ok(()) }
     }
 
     /// Refuses to make a whole of what is left.
@@ -177,15 +202,16 @@ impl Sealer {
         if self.next == 0 { Ok(()) } else { Err(Error::SeedReused { sealed: self.next }) }
     }
 
-    /// Seals all chunks at once into memory of their length.
-    fn seal_into(mut self, mut rest: &mut [u8]) -> Result<(), Error> {
+    /// Seals all chunks at once into memory of their length, and what the contribution has beside them.
+    fn seal_into(mut self, mut rest: &mut [u8]) -> Result<Option<KeyMessage>, Error> {
         while self.next < self.chunks.count() {
             let own = self.next_chunks(Pace::Bulk);
             let (bytes, after) = rest.split_at_mut(self.chunks.range_of(&own).len());
             self.seal(own, bytes)?;
             rest = after;
         }
-        self.permit.spend(self.key.id(), self.next)
+        self.permit.spend(self.key.id(), self.next)?;
+        self.keys.as_ref().map(KeySealer::seal).transpose()
     }
 
     /// Returns the chunks to seal next, to the end of a group.
@@ -200,6 +226,9 @@ impl Sealer {
         let packing = Packing::new(&self.update, &self.chunks, &self.tags);
         let end = own.end;
         self.encryptor.seal(&*self.engine, &packing, own, out)?;
+        if let Some(keys) = &mut self.keys {
+            keys.update(out);
+        }
         self.next = end;
         Ok(())
     }

@@ -8,8 +8,9 @@ use super::Accumulator;
 use crate::{
     Agreement, Contribution, Error, JobId, PublicKey, Sum,
     contributors::{Contributor, ContributorSet, Distinct},
-    error::CiphertextFault,
+    error::{CiphertextFault, FrameError},
     job::Job,
+    threshold::{KeyMessage, OpenRequest},
 };
 
 /// A sum of contributions, and of sums of others, that are given one by one, so that only one need be in memory.
@@ -30,6 +31,8 @@ struct Begun {
     agreement: Agreement,
     accumulator: Accumulator,
     parts: Vec<SummedPart>,
+    /// Where contributions are under secrets of their own.
+    keys: Vec<(Contributor, KeyMessage)>,
 }
 
 /// Some that were added together: contributors in their order, all of them in each chunk, or in each chunk these.
@@ -69,7 +72,13 @@ impl Summing {
     /// Another job's or round's, of a client that is in the sum or that the job has not, of other tensors or ranges
     /// than the first, or what is no ciphertext; the engine's, after which the sum is worth nothing.
     pub fn add(&mut self, contribution: &Contribution<'_>) -> Result<(), Error> {
-        let Contribution { contributor, job, round, agreement, stream } = contribution;
+        let Contribution { contributor, job, round, agreement, stream, keys } = contribution;
+        if let Ok(openers) = self.job.openers() {
+            let statement = self.job.terms(*round, agreement)?.openers_statement();
+            let keys = keys.as_ref().ok_or("it has no shares for openers");
+            let checked = keys.and_then(|k| k.check(openers, (&statement, contributor), stream));
+            checked.map_err(|why| Error::Contributor { number: contributor.number, why })?;
+        }
         self.add_part(Given {
             job: *job,
             round: *round,
@@ -77,7 +86,18 @@ impl Summing {
             contributors: std::slice::from_ref(contributor),
             sets: None,
             stream,
-        })
+        })?;
+        if let (Some(begun), Some(keys)) = (&mut self.begun, keys) {
+            begun.keys.push((*contributor, keys.clone()));
+        }
+        Ok(())
+    }
+
+    /// Returns the request to each opener of the job for the sum of all that was added; none if the job has no openers.
+    #[must_use]
+    pub fn requests(&self) -> Vec<OpenRequest> {
+        let Some(Begun { round, agreement, keys, .. }) = &self.begun else { return vec![] };
+        OpenRequest::to_each((self.job.id(), *round, agreement), keys)
     }
 
     /// Adds a sum of others, of however few.
@@ -86,6 +106,10 @@ impl Summing {
     /// Those of [`add`](Self::add), and what is wrong with it as a sum.
     pub fn add_sum(&mut self, sum: &Sum) -> Result<(), Error> {
         sum.check_parts(&self.key, &self.job)?;
+        if self.job.openers().is_ok() {
+            let what = "a sum to be added, where openers ask for each contribution";
+            return Err(FrameError::Malformed { what }.into());
+        }
         self.add_part(Given {
             job: sum.job,
             round: sum.round,
@@ -125,7 +149,7 @@ impl Summing {
                 let mut accumulator = Accumulator::new(&self.key, self.engine.clone(), fields);
                 accumulator.add_stream(stream)?;
                 let (agreement, parts) = (agreement.clone(), vec![part]);
-                self.begun = Some(Begun { round, agreement, accumulator, parts });
+                self.begun = Some(Begun { round, agreement, accumulator, parts, keys: vec![] });
             }
         }
         contributors.iter().try_for_each(|c| self.distinct.add(c))?;
@@ -138,7 +162,7 @@ impl Summing {
     /// # Errors
     /// Nothing was added; the engine's.
     pub fn finish(self) -> Result<Sum, Error> {
-        let Begun { round, agreement, accumulator, parts } =
+        let Begun { round, agreement, accumulator, parts, .. } =
             self.begun.ok_or(Error::NothingToSum)?;
         let (count, chunks) = (self.contributors.len(), accumulator.chunks().count() as usize);
         let sets = merge(&parts, count, chunks);

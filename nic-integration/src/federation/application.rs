@@ -62,6 +62,7 @@ impl SumApplication {
     ) -> Result<Self, Error> {
         key.check_sums()?;
         job.check_key(&key)?;
+        job.check_online()?;
         let private = match job.private_ranges() {
             Ok(private) => Some(RangesFinder::new(*private, ranges_key)?),
             Err(_) => None,

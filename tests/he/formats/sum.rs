@@ -46,7 +46,7 @@ fn zeros(seeds: &Seeds, number: u16, values: usize) -> Contribution<'static> {
     let stream = vec![0; seeds.public().parameters().chunks(values).total_bytes()];
     let contributor = Contributor { number, seed: SealPermit::draw().unwrap().seed() };
     let (job, agreement) = (seeds.job.id(), agreement(values));
-    Contribution { contributor, job, round: 0, agreement, stream: stream.into() }
+    Contribution { contributor, job, round: 0, agreement, stream: stream.into(), keys: None }
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn a_bit_flipped_in_any_byte_is_found() {
                 };
                 let clear = match at {
                     0..8 => fault == FrameError::Magic,
-                    // The version before is read.
-                    8 if bit == 0 => fault == FrameError::Damaged,
+                    // The version before the last is read.
+                    8 if bit == 1 => fault == FrameError::Damaged,
                     8..10 => matches!(fault, FrameError::Version { .. }),
                     // A wrong length ends the body too late or too early.
                     40..48 => {

@@ -53,7 +53,7 @@ impl Seeds {
     }
 
     pub(crate) fn open(&self, sum: &Sum) -> Result<OpenedSum, Error> {
-        OpenedSum::open(&self.key, &*engine(), sum, &self.job)
+        OpenedSum::open(&*self.key, &*engine(), sum, &self.job)
     }
 
     pub(crate) fn verify(&self, sum: &Sum) -> Result<(), Error> {

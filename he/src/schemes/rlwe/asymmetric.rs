@@ -37,6 +37,7 @@ struct PublicState {
 
 /// The secret half, and the public one that encrypts.
 pub(crate) struct SumKeyPair {
+    seed: Zeroizing<[u8; 32]>,
     secret: RlweSecret,
     public: EncryptionKey,
 }
@@ -52,13 +53,13 @@ impl SumKeyPair {
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
         let secret = RlweSecret::expand(seed, OF_SUMS, &parameters.ring, engine)?;
-        let public = EncryptionKey::derive(&secret, parameters, engine)?;
-        Ok(Self { secret, public })
+        let public = EncryptionKey::derive(seed, &secret, parameters, engine)?;
+        Ok(Self { seed: Zeroizing::new(*seed), secret, public })
     }
 
     /// Returns the seed, for the key file.
     pub(crate) fn seed(&self) -> &[u8; 32] {
-        self.secret.seed()
+        &self.seed
     }
 
     /// Returns the public half.
@@ -146,11 +147,12 @@ impl EncryptionKey {
     /// # Errors
     /// The engine's.
     fn derive(
+        own: &[u8; 32],
         secret: &RlweSecret,
         parameters: &Arc<RlweParameters>,
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let derive = |context| Zeroizing::new(blake3::derive_key(context, secret.seed()));
+        let derive = |context| Zeroizing::new(blake3::derive_key(context, own));
         let seed = *derive("ciphergram 2026 ckks-sum-public uniform seed");
         let noise_key = Zeroizing::new(random::seed_words(&derive(
             "ciphergram 2026 ckks-sum-public key noise",

@@ -33,6 +33,10 @@ const SMALLEST_DEGREE: usize = 4096;
 /// tell leaves less than 128 bits of a statement's secret (`he/docs/verifiable-sums.md`).
 const MAX_CLIENTS_OF_SMALLEST: u32 = 512;
 
+/// Where shares of a secret travel with an update: below this many values, those of a larger ring's secret take more
+/// bytes than that ring saves.
+const FEWEST_OF_LARGE: usize = 100_000;
+
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RlweParameters {
@@ -93,13 +97,19 @@ impl RlweParameters {
     }
 }
 
-/// Derives the set of the small ring with the fewest bytes a value; of equals, that of the smaller ring.
+/// Derives the set of the small ring with the fewest bytes a value; of equals, and where shares of a secret travel with
+/// an update, that of the smaller ring.
 ///
 /// # Errors
 /// No ring has room for a chunk's head.
 pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters, ParameterError> {
+    let mut all = of_rings(literal, field_bits);
+    if literal.scheme == Scheme::CkksSumThreshold {
+        let none = || Err(ParameterError::no_room(literal.clients, literal.bits));
+        return all.find(Result::is_ok).unwrap_or_else(none);
+    }
     let bytes = |set: &RlweParameters| set.geometry.bytes_per_value();
-    let best = of_rings(literal, field_bits).reduce(|best, next| match (&best, &next) {
+    let best = all.reduce(|best, next| match (&best, &next) {
         (Ok(a), Ok(b)) if bytes(b) < bytes(a) => next,
         (Ok(_), _) => best,
         (Err(_), _) => next,
@@ -117,11 +127,14 @@ pub(crate) fn larger(
 ) -> Vec<(usize, RlweParameters)> {
     let mut fewest = chosen.geometry.bytes_per_value();
     let mut sets = vec![];
-    for set in large_rings().iter().filter_map(|ring| derive(ring, literal, field_bits).ok()) {
+    let has_shares = literal.scheme == Scheme::CkksSumThreshold;
+    let (between, least) = if has_shares { (&rings()[1..], FEWEST_OF_LARGE) } else { (&[][..], 0) };
+    let larger = between.iter().chain(large_rings());
+    for set in larger.filter_map(|ring| derive(ring, literal, field_bits).ok()) {
         let g = set.geometry;
         if g.bytes_per_value() < fewest {
             fewest = g.bytes_per_value();
-            sets.push((g.value_chunks * g.values_per_chunk() / 2, set));
+            sets.push((least.max(g.value_chunks * g.values_per_chunk() / 2), set));
         }
     }
     sets
@@ -193,7 +206,7 @@ fn derive(
     check_security(ring.degree(), prime_bits)?;
     let Literal { scheme, clients, .. } = literal;
     let is_smallest = ring.degree() == SMALLEST_DEGREE;
-    if scheme == Scheme::CkksSum && is_smallest && clients > MAX_CLIENTS_OF_SMALLEST {
+    if scheme != Scheme::CkksSumPublic && is_smallest && clients > MAX_CLIENTS_OF_SMALLEST {
         return Err(ParameterError::no_room(literal.clients, literal.bits));
     }
     lay_out(ring, literal, field_bits)

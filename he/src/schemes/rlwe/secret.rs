@@ -1,9 +1,9 @@
-//! The ternary secret.
+//! Secrets of rings.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{
-    Builder, Engine, Operand, Polys, Ring,
+    Builder, CpuEngine, Engine, Operand, Polys, Ring,
     program::{Constant, Ntt},
     random::StreamRng,
 };
@@ -15,15 +15,21 @@ use crate::Error;
 /// The domain of secrets for sums.
 pub(super) const OF_SUMS: &str = "ciphergram 2026 ckks-sum ternary secret";
 
-/// The ternary secret, kept as the seed that it expands from and in NTT form.
+/// Returns the engine that makes the secrets of rounds: one for all, since the tables of a ring take longer than a
+/// secret does.
+pub(crate) fn host() -> &'static CpuEngine {
+    static ENGINE: LazyLock<CpuEngine> = LazyLock::new(CpuEngine::new);
+    &ENGINE
+}
+
+/// A secret with small coefficients, in NTT form.
 pub(crate) struct RlweSecret {
-    seed: Zeroizing<[u8; 32]>,
     ring: Arc<Ring>,
     ntt: Constant,
 }
 
 impl RlweSecret {
-    /// Expands the secret that `seed` names in the domain `context`.
+    /// Expands the ternary secret that `seed` names in the domain `context`.
     ///
     /// # Errors
     /// The engine's.
@@ -38,7 +44,19 @@ impl RlweSecret {
         key.zeroize();
         let mut s = Zeroizing::new(vec![0i8; ring.degree()]);
         s.iter_mut().for_each(|c| *c = ternary(&mut rng));
-        let coefficients = Polys::from_small(ring.clone(), &s);
+        Self::of_small(&s, ring, engine)
+    }
+
+    /// Takes its coefficients.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn of_small(
+        coefficients: &[impl Copy + Into<i64>],
+        ring: &Arc<Ring>,
+        engine: &dyn Engine,
+    ) -> Result<Self, Error> {
+        let coefficients = Polys::from_small(ring.clone(), coefficients);
         let mut b = Builder::new("rlwe.key");
         let a = b.coefficients("s", ring);
         let t = b.ntt("ŝ", a);
@@ -46,13 +64,8 @@ impl RlweSecret {
         let mut ntt = Polys::<Ntt>::zeros(ring.clone(), 1);
         let mut operands = [Operand::from(&coefficients), Operand::Out(ntt.words_mut())];
         engine.run(&b.build(), &mut operands)?;
-        let ntt = Constant::new(ntt.words().to_vec());
-        Ok(Self { seed: Zeroizing::new(*seed), ring: ring.clone(), ntt })
-    }
-
-    /// Returns the seed, for the key file.
-    pub(crate) fn seed(&self) -> &[u8; 32] {
-        &self.seed
+        let ntt = Constant::new(ntt.into_words());
+        Ok(Self { ring: ring.clone(), ntt })
     }
 
     /// Returns the ring.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ciphergram_accel::{
-    Builder, CpuEngine, Engine, Operand, Program, Public, beats,
+    Builder, Engine, Operand, Program, Public, beats,
     program::{self, Coeff, Integer, Var},
 };
 use zeroize::Zeroizing;
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::{
     parameters::RlweParameters,
     polynomials::{DecryptPolynomial, EncryptPolynomial, GroupEncryptor, opener},
-    secret::{OF_SUMS, RlweSecret},
+    secret::{OF_SUMS, RlweSecret, host},
 };
 use crate::{
     Error, Parameters,
@@ -89,7 +89,7 @@ impl SymmetricKey {
             return Ok(secret.clone());
         }
         let seed = Zeroizing::new(*blake3::keyed_hash(&self.secrets, &statement.0).as_bytes());
-        let secret = RlweSecret::expand(&seed, OF_SUMS, &self.parameters.ring, &CpuEngine::new())?;
+        let secret = RlweSecret::expand(&seed, OF_SUMS, &self.parameters.ring, host())?;
         let secret = Arc::new(secret);
         *last = Some((*statement, secret.clone()));
         Ok(secret)
@@ -112,13 +112,8 @@ impl SecretScheme for SymmetricKey {
         statement: &Statement,
         seed: &Seed,
     ) -> Result<Box<dyn UpdateEncryptor>, Error> {
-        let polynomials = SymmetricEncryption {
-            program: encrypt_program(&*self.of_statement(statement)?, &self.parameters),
-            seed: random::seed_words(seed.bytes()),
-            noise_key: self.noise_key(statement, seed),
-            beats: self.parameters.value_beats(),
-        };
-        Ok(Box::new(GroupEncryptor { parameters: self.parameters.clone(), polynomials }))
+        let (secret, noise_key) = (self.of_statement(statement)?, self.noise_key(statement, seed));
+        Ok(encryptor(&self.parameters, &secret, random::seed_words(seed.bytes()), noise_key))
     }
 
     fn encrypt_program(&self, _: &dyn Engine) -> Result<Arc<Program>, Error> {
@@ -141,6 +136,52 @@ impl SecretScheme for SymmetricKey {
         let programs = contributors.iter().map(program).collect();
         let mixed = Mixed::new(&secret, &self.parameters);
         Ok(opener(&self.parameters, SymmetricDecryption { programs, mixed }))
+    }
+}
+
+/// Makes an encryptor of one contribution under the uniform polynomials that a seed names.
+pub(crate) fn encryptor(
+    parameters: &Arc<RlweParameters>,
+    secret: &RlweSecret,
+    seed: [u64; 4],
+    noise_key: Zeroizing<[u64; 4]>,
+) -> Box<dyn UpdateEncryptor> {
+    let program = encrypt_program(secret, parameters);
+    let beats = parameters.value_beats();
+    let polynomials = SymmetricEncryption { program, seed, noise_key, beats };
+    Box::new(GroupEncryptor { parameters: parameters.clone(), polynomials })
+}
+
+/// Makes an opener of a sum of contributions that are all under the uniform polynomials of one seed, each with its own
+/// secret: `secret` is the sum of these.
+pub(crate) fn opener_under<'a>(
+    parameters: &'a RlweParameters,
+    secret: &RlweSecret,
+    seed: [u64; 4],
+) -> Box<dyn Opener + 'a> {
+    let program = decrypt_program(secret, parameters, 1);
+    opener(parameters, CommonDecryption { program, seed })
+}
+
+/// The program that decrypts one sum of contributions under the same uniform polynomials.
+struct CommonDecryption {
+    program: Program,
+    seed: [u64; 4],
+}
+
+impl DecryptPolynomial for CommonDecryption {
+    fn decrypt(
+        &self,
+        engine: &dyn Engine,
+        index: u64,
+        _: &Groups<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Error> {
+        let Scratch { words, integers, .. } = scratch;
+        let (index, seed) = ([index], self.seed);
+        let mut operands =
+            [Operand::In(words), Operand::In(&index), Operand::In(&seed), Operand::Out(integers)];
+        Ok(engine.run(&self.program, &mut operands)?)
     }
 }
 

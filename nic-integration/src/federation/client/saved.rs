@@ -139,6 +139,7 @@ fn open_sum(
         }
         KeyRef::Secret(..) if *keep_fields => member.open_integers(sum).map(Some),
         KeyRef::Secret(key, _) => sum.check(key.public(), job).map(|()| None),
+        KeyRef::Member(_) => Err(SchemeError::OpenersApart),
     }
 }
 

@@ -313,7 +313,7 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
     stream.extend(resume(seed, sealed, own).unwrap().seal_all().unwrap());
     assert_eq!(resume(seed, chunks.count(), holder).unwrap().next_batch(), Ok(None));
     let (job, stream) = (key.job.id(), stream.into());
-    let whole = Contribution { contributor, job, round: ROUND, agreement, stream };
+    let whole = Contribution { contributor, job, round: ROUND, agreement, stream, keys: None };
     let opened = key.open(&key.aggregate([whole]).unwrap()).unwrap();
     let half = i64::from(key.public().parameters().half_steps());
     assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));

@@ -97,7 +97,8 @@ fn programs_agree_with_the_reference() {
         let found = engines.into_iter().map(|engine| {
             let secret = RlweSecret::expand(&[5; 32], OF_SUMS, ring, engine).unwrap();
             let public =
-                EncryptionKey::derive(&secret, parameters.rlwe().unwrap(), engine).unwrap();
+                EncryptionKey::derive(&[5; 32], &secret, parameters.rlwe().unwrap(), engine)
+                    .unwrap();
             let program = encrypt_program(&public);
             let keys = [[1; 4], [2; 4], [3; 4]];
             let mut masks = vec![0; 2 * parameters.rlwe().unwrap().mask_beats() * beats::WORDS];
@@ -233,7 +234,8 @@ fn noise_is_as_large_as_it_should_be() {
     for parameters in either_ring(64) {
         let ring = ring(&parameters);
         let secret = RlweSecret::expand(&[9; 32], OF_SUMS, ring, &engine).unwrap();
-        let public = EncryptionKey::derive(&secret, parameters.rlwe().unwrap(), &engine).unwrap();
+        let public =
+            EncryptionKey::derive(&[9; 32], &secret, parameters.rlwe().unwrap(), &engine).unwrap();
         let encryptor = AsymmetricEncryption::new(&public).unwrap();
         let nothing = vec![0; ring.len_words()];
         let (mut masks, mut values) = (vec![], vec![]);

@@ -1,0 +1,166 @@
+//! What an opener answers: the sum of its shares, and its next prekey.
+
+use zeroize::Zeroizing;
+
+use super::{
+    identity::{Identity, SIGNATURE_BYTES},
+    openers::JobSecret,
+    prekey::Prekey,
+    request::OpenRequest,
+    sealing,
+    sharing::{Share, Sharing},
+};
+use crate::{
+    Agreement, Error, PublicKey,
+    bytes::{Reader, Writer},
+    contributors::Contributor,
+    formats::frame::{self, Frame, Header, Kind},
+    ids::JobId,
+    random,
+};
+
+const PURPOSE: &str = "ciphergram 2026 answer";
+
+/// An opener's answer, sealed to the members of the job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenAnswer {
+    /// The job.
+    pub job: JobId,
+    /// The round's number.
+    pub round: u64,
+    /// The agreement of the round.
+    pub agreement: Agreement,
+    /// The place of the opener in the job.
+    pub opener: u8,
+    /// Names the ciphertexts of all contributions to the sum, in their order.
+    pub(super) uploads: [u8; 32],
+    /// Drawn for it: whatever else an opener ever seals is under another key.
+    salt: [u8; 32],
+    sealed: Vec<u8>,
+    pub(super) prekey: Prekey,
+    signature: [u8; SIGNATURE_BYTES],
+}
+
+impl OpenAnswer {
+    /// Seals and signs a sum of shares.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub(super) fn new(
+        (identity, secret): (&Identity, &JobSecret),
+        (request, statement): (&OpenRequest, &[u8; 32]),
+        (sharing, sum): (&Sharing, &Share),
+        prekey: Prekey,
+    ) -> Result<Self, Error> {
+        let mut uploads = Writer::default();
+        request.entries.iter().for_each(|entry| uploads.bytes(&entry.signed.upload));
+        let contributors: Vec<_> = request.contributors().copied().collect();
+        let mut answer = Self {
+            job: request.job,
+            round: request.round,
+            agreement: request.agreement.clone(),
+            opener: request.opener,
+            uploads: blake3::derive_key("ciphergram 2026 uploads", &uploads.0),
+            salt: *random::bytes()?,
+            sealed: vec![],
+            prekey,
+            signature: [0; SIGNATURE_BYTES],
+        };
+        let context = answer.context(statement, &contributors);
+        let key = answer.sealing_key(secret);
+        answer.sealed = sealing::seal(&key, &context, &sharing.pack(sum));
+        answer.signature = identity.sign(PURPOSE, &answer.digest(&context));
+        Ok(answer)
+    }
+
+    fn sealing_key(&self, secret: &JobSecret) -> Zeroizing<[u8; 32]> {
+        let key = Zeroizing::new(blake3::derive_key("ciphergram 2026 answers", &**secret));
+        Zeroizing::new(*blake3::keyed_hash(&key, &self.salt).as_bytes())
+    }
+
+    /// Returns what the answer is about.
+    fn context(&self, statement: &[u8; 32], contributors: &[Contributor]) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.bytes(statement);
+        w.u8(self.opener);
+        w.bytes(&self.uploads);
+        contributors.iter().for_each(|contributor| contributor.write(&mut w));
+        w.0
+    }
+
+    fn digest(&self, context: &[u8]) -> [u8; 32] {
+        let mut w = Writer::default();
+        w.prefixed(context);
+        w.bytes(&self.salt);
+        w.prefixed(&self.sealed);
+        self.prekey.write(&mut w);
+        *blake3::hash(&w.0).as_bytes()
+    }
+
+    /// Opens the sum of shares of contributors under a statement.
+    ///
+    /// # Errors
+    /// Its opener did not sign it, or not of these; it is no sum of shares.
+    pub(super) fn open(
+        &self,
+        opener: &super::identity::MemberId,
+        (statement, contributors): (&[u8; 32], &[Contributor]),
+        (secret, sharing): (&JobSecret, &Sharing),
+    ) -> Result<Share, &'static str> {
+        let context = self.context(statement, contributors);
+        if !opener.has_signed(PURPOSE, &self.digest(&context), &self.signature) {
+            return Err("its answer is not signed by it, or is of another sum");
+        }
+        let sum = sealing::open(&self.sealing_key(secret), &context, &self.sealed);
+        sum.and_then(|sum| sharing.unpack_sum(&sum)).ok_or("its answer has no sum of shares")
+    }
+
+    /// Returns the prekey of the opener's next answer.
+    #[must_use]
+    pub fn prekey(&self) -> &Prekey {
+        &self.prekey
+    }
+
+    /// Writes the file's bytes.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        let header =
+            Header::of_sums(Kind::OpenAnswer, key, self.agreement.fields(key.parameters()));
+        frame::seal(&header, self.sealed.len() + 4096, |w| {
+            self.job.write(w);
+            w.u64(self.round);
+            self.agreement.write(w);
+            w.u8(self.opener);
+            w.bytes(&self.uploads);
+            w.bytes(&self.salt);
+            w.prefixed(&self.sealed);
+            self.prekey.write(w);
+            w.bytes(&self.signature);
+        })
+    }
+
+    /// Reads a file made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be.
+    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+        Self::from_frame(&frame::open(bytes, Kind::OpenAnswer, key)?)
+    }
+
+    /// Reads a frame under whatever key.
+    ///
+    /// # Errors
+    /// Its kind or body is not as it should be.
+    pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+        frame.check_kind(Kind::OpenAnswer)?;
+        let r = &mut Reader(frame.body);
+        let (job, round) = (JobId::read(r)?, r.u64()?);
+        let agreement = Agreement::read(r)?;
+        frame.chunks_of(&agreement)?;
+        let (opener, uploads, salt) = (r.u8()?, r.array()?, r.array()?);
+        let sealed = r.prefixed()?.to_vec();
+        let (prekey, signature) = (Prekey::read(r)?, r.array()?);
+        r.end()?;
+        Ok(Self { job, round, agreement, opener, uploads, salt, sealed, prekey, signature })
+    }
+}

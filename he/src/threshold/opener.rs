@@ -1,0 +1,118 @@
+//! An opener of a job: it answers once a round, and needs to be there for nothing else.
+
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::{
+    answer::OpenAnswer,
+    identity::Identity,
+    openers::{JobSecret, Openers},
+    prekey::{AnswerKey, PrekeyChain},
+    request::{OpenRequest, RequestEntry},
+    sharing::Share,
+};
+use crate::{Error, Job, Ledger, PublicKey, contributors::Distinct};
+
+/// The key of an opener of one job.
+pub struct OpenerKey {
+    public: PublicKey,
+    identity: Arc<Identity>,
+    place: usize,
+    secret: JobSecret,
+    openers: Arc<Openers>,
+    chain: PrekeyChain,
+}
+
+impl OpenerKey {
+    /// Finds the opener of a job that an identity is.
+    ///
+    /// # Errors
+    /// The job has no openers; [`Error::NoMember`].
+    pub fn new(
+        public: &PublicKey,
+        identity: Arc<Identity>,
+        chain: PrekeyChain,
+        job: &Job,
+    ) -> Result<Self, Error> {
+        let openers = job.openers()?.clone();
+        let (place, secret) = openers.opener(&identity)?;
+        Ok(Self { public: public.clone(), identity, place, secret, openers, chain })
+    }
+
+    /// Returns its place among the openers of the job.
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// Answers a request: adds the shares of those whose contributions are in the sum, if they are as many as the job
+    /// demands and each signed its own. That it answers for the round is in the ledger first; then the key of the
+    /// answer is erased, and the answer is kept in its place, so that one that gets lost is given again for the same
+    /// request. It answers no other of that round, nor of an earlier one.
+    ///
+    /// # Errors
+    /// A request of another job, opener or round, or beyond the job; [`Error::Contributor`], whose contribution is not
+    /// what it signed; [`Error::Answered`]; a file cannot be written. Only after the last two is the round over.
+    pub fn answer(
+        &mut self,
+        job: &Job,
+        ledger: &Ledger,
+        request: &OpenRequest,
+    ) -> Result<OpenAnswer, Error> {
+        let asked = *blake3::hash(&request.to_bytes(&self.public)).as_bytes();
+        if let Some(answer) = self.chain.answer_to(&asked) {
+            return OpenAnswer::from_bytes(answer, &self.public);
+        }
+        job.check_id(request.job)?;
+        if usize::from(request.opener) != self.place {
+            let (found, expected) = (request.opener.to_string(), self.place.to_string());
+            return Err(Error::JobMismatch { what: "it is a request to opener", found, expected });
+        }
+        ledger.check_unanswered(job, request.round)?;
+        let statement = job.terms(request.round, &request.agreement)?.openers_statement();
+        let found = request.entries.len();
+        if found < job.min_clients().into() {
+            return Err(Error::TooFewContributors {
+                chunk: 0,
+                found,
+                min_clients: job.min_clients(),
+            });
+        }
+        let fields = request.agreement.fields(self.public.parameters());
+        let (sharing, _) = self.openers.sharing(self.public.parameters(), fields)?;
+        let mut distinct = Distinct::default();
+        let key = self.chain.key();
+        let mut sum: Share = Zeroizing::new(vec![0; sharing.len()]);
+        for entry in &request.entries {
+            distinct.add(&entry.contributor)?;
+            let share = self
+                .share(job, &statement, entry, (&key, &sharing))
+                .map_err(|why| Error::Contributor { number: entry.contributor.number, why })?;
+            sharing.add(&mut sum, &share);
+        }
+        let next = self.chain.next();
+        let prekey = next.prekey(&self.identity)?;
+        let keys = (&*self.identity, &self.secret);
+        let answer = OpenAnswer::new(keys, (request, &statement), (&sharing, &sum), prekey)?;
+        ledger.answer(job, request.round)?;
+        self.chain.advance(next, &asked, answer.to_bytes(&self.public))?;
+        Ok(answer)
+    }
+
+    /// Checks one contribution, and opens the share of it.
+    fn share(
+        &self,
+        job: &Job,
+        statement: &[u8; 32],
+        entry: &RequestEntry,
+        (key, sharing): (&AnswerKey, &super::sharing::Sharing),
+    ) -> Result<Share, &'static str> {
+        let RequestEntry { contributor, signed, hashes, share } = entry;
+        let member = self.openers.members().get(usize::from(contributor.number));
+        let member = member.filter(|_| job.check_number(contributor.number).is_ok());
+        let member = member.ok_or("the job has no such client")?;
+        let own = (member, share, &hashes[..]);
+        signed.open(own, (statement, contributor), (key, sharing, self.place))
+    }
+}

@@ -1,0 +1,245 @@
+//! The openers of a job, and its members.
+
+use std::{path::Path, sync::Arc};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD as BASE64};
+use zeroize::Zeroizing;
+
+use super::{
+    identity::{Identity, MemberId, seal_to},
+    prekey::{Prekey, now},
+    sharing::{Quorum, Sharing},
+};
+use crate::{
+    Error, Parameters,
+    bytes::{Reader, Writer},
+    error::FrameError,
+    files::read_text,
+    random,
+    schemes::rlwe::RlweParameters,
+    versions,
+};
+
+const KIND: &str = "member";
+const VERSION: u32 = 1;
+
+/// An opener of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenerId {
+    /// Who it is.
+    pub id: MemberId,
+    /// The prekey of its first answer.
+    pub prekey: Prekey,
+}
+
+impl OpenerId {
+    /// Returns the text of a member's file, for whoever makes the job.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut w = Writer::default();
+        self.write(&mut w);
+        versions::first_line(KIND, VERSION) + &BASE64.encode(w.0) + "\n"
+    }
+
+    /// Reads that.
+    ///
+    /// # Errors
+    /// It is no member's file; its prekey is not its own.
+    pub fn of_text(text: &str) -> Result<Self, Error> {
+        versions::check_lines(text, KIND, VERSION)?;
+        let invalid = |why: &str| Error::Format { what: "member's file", why: why.into() };
+        let line = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+        let bytes = BASE64.decode(line.trim()).map_err(|_| invalid("its keys are not base64"))?;
+        let mut r = Reader(&bytes);
+        let read = Self::read(&mut r)?;
+        r.end()?;
+        read.prekey.check(&read.id, 0).map_err(invalid)?;
+        Ok(read)
+    }
+
+    /// Reads the file of a member.
+    ///
+    /// # Errors
+    /// As [`of_text`](Self::of_text), with its path.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let read = || Self::of_text(&read_text("member's file", path)?);
+        read().map_err(|e| e.within(path.display()))
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.bytes(&self.id.to_bytes());
+        self.prekey.write(w);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self { id: MemberId::read(r)?, prekey: Prekey::read(r)? })
+    }
+}
+
+/// Who opens the sums of a job, and who contributes to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Openers {
+    quorum: Quorum,
+    openers: Vec<OpenerId>,
+    /// Of each client, by its number.
+    members: Vec<MemberId>,
+    /// The public half of the key that the job's secret is sealed under.
+    sealer: [u8; 32],
+    /// The job's secret, sealed to each member and then to each opener.
+    sealed: Vec<Vec<u8>>,
+}
+
+/// A secret that the members of a job and its openers have in common: whoever adds contributions lacks it, and so what
+/// tags are made with and answers sealed under. It opens no contribution.
+pub(crate) type JobSecret = Zeroizing<[u8; 32]>;
+
+impl Openers {
+    /// Settles openers and members, and draws the job's secret.
+    ///
+    /// # Errors
+    /// [`Error::Limits`]: not as many openers as the quorum has, or one twice; no randomness.
+    pub fn new(
+        quorum: Quorum,
+        openers: Vec<OpenerId>,
+        members: Vec<MemberId>,
+    ) -> Result<Self, Error> {
+        let secret = random::bytes()?;
+        let all = members.iter().chain(openers.iter().map(|opener| &opener.id));
+        let (sealer, sealed) = seal_to(all, &secret)?;
+        let openers = Self { quorum, openers, members, sealer, sealed };
+        openers.check()?;
+        Ok(openers)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let invalid = |why: &str| Err(Error::Limits { why: why.into() });
+        let Self { quorum, openers, members, sealed, .. } = self;
+        if openers.len() != usize::from(quorum.openers) {
+            return invalid("not as many openers as the quorum is of");
+        }
+        let twice = |ids: Vec<&MemberId>| {
+            (1..ids.len()).any(|i| ids[..i].iter().any(|id| id.shares_a_key(ids[i])))
+        };
+        if twice(openers.iter().map(|opener| &opener.id).collect()) {
+            return invalid("an opener is there twice");
+        }
+        if twice(members.iter().collect()) {
+            return invalid("a member is there twice");
+        }
+        if sealed.len() != members.len() + openers.len() {
+            return invalid("not as many sealed secrets as members and openers");
+        }
+        Ok(())
+    }
+
+    /// Returns how many there are, and how many open.
+    #[must_use]
+    pub fn quorum(&self) -> Quorum {
+        self.quorum
+    }
+
+    /// Returns the openers.
+    #[must_use]
+    pub fn openers(&self) -> &[OpenerId] {
+        &self.openers
+    }
+
+    /// Returns the members, by their numbers as clients.
+    #[must_use]
+    pub fn members(&self) -> &[MemberId] {
+        &self.members
+    }
+
+    /// Returns how secrets over the ring of updates of `values` values are shared, and that ring.
+    ///
+    /// # Errors
+    /// [`Error::NoOpeners`]: parameters of another scheme.
+    pub(super) fn sharing<'a>(
+        &self,
+        parameters: &'a Parameters,
+        values: usize,
+    ) -> Result<(Sharing, &'a Arc<RlweParameters>), Error> {
+        let rlwe = parameters.of_values(values).rlwe().ok_or(Error::NoOpeners)?;
+        let clients = self.members.len() as u32;
+        Ok((Sharing::new(self.quorum, clients, rlwe.ring.degree()), rlwe))
+    }
+
+    /// Leaves out the prekeys that their openers did not sign, or that are over.
+    ///
+    /// # Errors
+    /// The clock stands before 1970.
+    pub(crate) fn told<'a>(
+        &self,
+        prekeys: impl Iterator<Item = (u8, &'a Prekey)>,
+    ) -> Result<Vec<(u8, &'a Prekey)>, Error> {
+        let now = now()?;
+        let is_own = |(opener, prekey): &(u8, &Prekey)| {
+            let known = self.openers.get(usize::from(*opener));
+            known.is_some_and(|known| prekey.check(&known.id, now).is_ok())
+        };
+        Ok(prekeys.filter(is_own).collect())
+    }
+
+    /// Finds the client that an identity is.
+    ///
+    /// # Errors
+    /// [`Error::NoMember`].
+    pub(super) fn client(&self, identity: &Identity) -> Result<(u16, JobSecret), Error> {
+        let id = identity.id();
+        let number = self.members.iter().position(|member| *member == id);
+        let number = number.ok_or(Error::NoMember { role: "client" })?;
+        Ok((number as u16, identity.open(&self.sealer, &self.sealed[number])?))
+    }
+
+    /// Finds the opener that an identity is.
+    ///
+    /// # Errors
+    /// [`Error::NoMember`].
+    pub(super) fn opener(&self, identity: &Identity) -> Result<(usize, JobSecret), Error> {
+        let id = identity.id();
+        let place = self.openers.iter().position(|opener| opener.id == id);
+        let place = place.ok_or(Error::NoMember { role: "opener" })?;
+        let sealed = &self.sealed[self.members.len() + place];
+        Ok((place, identity.open(&self.sealer, sealed)?))
+    }
+
+    /// Writes all of it, for the job's name and its file.
+    pub(crate) fn write(&self, w: &mut Writer) {
+        let Quorum { open, faulty, .. } = self.quorum;
+        w.u8(open);
+        w.u8(faulty);
+        w.u16(self.openers.len() as u16);
+        self.openers.iter().for_each(|opener| opener.write(w));
+        w.u16(self.members.len() as u16);
+        self.members.iter().for_each(|member| w.bytes(&member.to_bytes()));
+        w.bytes(&self.sealer);
+        self.sealed.iter().for_each(|sealed| w.prefixed(sealed));
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// Its form; a quorum that admits two sums of a round; as [`new`](Self::new).
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let r = &mut Reader(bytes);
+        let (open, faulty) = (r.u8()?, r.u8()?);
+        let count = r.u16()?;
+        let openers = (0..count).map(|_| OpenerId::read(r)).collect::<Result<Vec<_>, _>>()?;
+        let quorum = Quorum::new(openers.len(), Some(open.into()))?;
+        if quorum.faulty != faulty {
+            return Err(FrameError::Malformed {
+                what: "a quorum with another number of faulty ones",
+            }
+            .into());
+        }
+        let count = r.u16()?;
+        let members = (0..count).map(|_| MemberId::read(r)).collect::<Result<Vec<_>, _>>()?;
+        let sealer = r.array()?;
+        let sealed = (0..members.len() + openers.len()).map(|_| Ok(r.prefixed()?.to_vec()));
+        let sealed = sealed.collect::<Result<_, FrameError>>()?;
+        r.end()?;
+        let read = Self { quorum, openers, members, sealer, sealed };
+        read.check()?;
+        Ok(read)
+    }
+}

@@ -1,0 +1,150 @@
+//! The secret of a sum, of the answers of enough openers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::successors,
+    sync::Arc,
+};
+
+use super::{
+    answer::OpenAnswer,
+    member::{MemberKey, polynomials},
+    sharing::Share,
+};
+use crate::{
+    Error, Job, PublicKey, Sum,
+    contributors::ContributorSet,
+    random,
+    schemes::{
+        Opener,
+        rlwe::{RlweParameters, RlweSecret, host, symmetric},
+    },
+    tag::TagKey,
+};
+
+/// The most sets of answers that are tried: some of them may be false.
+const MAX_SETS: usize = 1000;
+
+/// The secret that one sum is encrypted under, and no other.
+pub struct SumSecret {
+    public: PublicKey,
+    secret: RlweSecret,
+    parameters: Arc<RlweParameters>,
+    polynomials: [u8; 32],
+    tag_key: TagKey,
+}
+
+impl SumSecret {
+    /// Recovers the secret of a sum from openers' answers, the first that fit together.
+    ///
+    /// # Errors
+    /// As [`candidates`](Self::candidates); [`Error::FalseAnswers`].
+    pub fn recover(
+        member: &MemberKey,
+        job: &Job,
+        sum: &Sum,
+        answers: &[OpenAnswer],
+    ) -> Result<Self, Error> {
+        let none = || Err(Error::FalseAnswers { found: answers.len() });
+        Self::candidates(member, job, sum, answers)?.next().unwrap_or_else(none)
+    }
+
+    /// Recovers what the secret of a sum may be: one of each set of answers that fit together, since false ones may.
+    /// Which it is shows when the sum opens.
+    ///
+    /// # Errors
+    /// A sum that is not of one set of contributors; [`Error::Opener`], whose answer is not its own or of another sum;
+    /// [`Error::TooFewAnswers`] about the same contributions. Of each, the engine's.
+    pub(crate) fn candidates(
+        member: &MemberKey,
+        job: &Job,
+        sum: &Sum,
+        answers: &[OpenAnswer],
+    ) -> Result<impl Iterator<Item = Result<Self, Error>>, Error> {
+        let public = member.public();
+        sum.check(public, job)?;
+        let contributors = sum.contributors.len();
+        let all = ContributorSet::all(contributors);
+        if let Some(chunk) = sum.sets.iter().position(|set| *set != all) {
+            return Err(Error::MixedContributors { start: chunk as u32, end: chunk as u32 + 1 });
+        }
+        let fields = sum.agreement.fields(public.parameters());
+        let (sharing, parameters) = member.openers().sharing(public.parameters(), fields)?;
+        let parameters = parameters.clone();
+        let statement = job.terms(sum.round, &sum.agreement)?.openers_statement();
+        // By the ciphertexts that they are about: an honest opener answers about those that were summed.
+        let mut shares: BTreeMap<[u8; 32], Vec<(usize, Share)>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for answer in answers {
+            let opener = usize::from(answer.opener);
+            let named = |why: &str| Error::Opener { opener, why: why.into() };
+            let known = member.openers().openers().get(opener);
+            let known = known.ok_or_else(|| named("the job has no such opener"))?;
+            if !seen.insert(opener) {
+                return Err(named("it is there twice"));
+            }
+            let of = (&statement, &sum.contributors[..]);
+            let share = answer.open(&known.id, of, (member.secret(), &sharing)).map_err(named)?;
+            shares.entry(answer.uploads).or_default().push((opener, share));
+        }
+        let shares = shares.into_values().max_by_key(Vec::len).unwrap_or_default();
+        let (found, needed) = (shares.len(), sharing.needed());
+        if found < needed {
+            return Err(Error::TooFewAnswers { found, needed });
+        }
+        let (public, tag_key) = (public.clone(), member.tag_key());
+        let polynomials = polynomials(&statement);
+        let candidate = move |places: Vec<usize>| {
+            let set: Vec<_> = places.iter().map(|&i| (shares[i].0, &shares[i].1[..])).collect();
+            let small = sharing.recover(&set, contributors)?;
+            let secret = RlweSecret::of_small(&small, &parameters.ring, host());
+            Some(secret.map(|secret| Self {
+                public: public.clone(),
+                secret,
+                parameters: parameters.clone(),
+                polynomials,
+                tag_key: tag_key.clone(),
+            }))
+        };
+        Ok(sets(found, needed).take(MAX_SETS).filter_map(candidate))
+    }
+
+    pub(crate) fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    pub(crate) fn tag_key(&self) -> &TagKey {
+        &self.tag_key
+    }
+
+    /// Makes the opener of the sum.
+    pub(crate) fn opener(&self) -> Box<dyn Opener + '_> {
+        let seed = random::seed_words(&self.polynomials);
+        symmetric::opener_under(&self.parameters, &self.secret, seed)
+    }
+}
+
+/// Returns the sets of `needed` of `found` places, in lexical order.
+fn sets(found: usize, needed: usize) -> impl Iterator<Item = Vec<usize>> {
+    let next = move |places: &Vec<usize>| {
+        let last = (0..needed).rfind(|&i| places[i] < found - needed + i)?;
+        let mut next = places.clone();
+        next[last] += 1;
+        (last + 1..needed).for_each(|i| next[i] = next[i - 1] + 1);
+        Some(next)
+    };
+    successors(Some((0..needed).collect()), next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_comes_once() {
+        let found: Vec<_> = sets(4, 3).collect();
+        assert_eq!(found, [vec![0, 1, 2], vec![0, 1, 3], vec![0, 2, 3], vec![1, 2, 3]]);
+        assert_eq!(sets(3, 3).count(), 1);
+        assert_eq!(sets(16, 11).count(), 4368);
+    }
+}

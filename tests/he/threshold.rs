@@ -1,0 +1,375 @@
+//! Sums that openers open together, all the way, and what must not pass.
+
+use std::{fs, sync::Arc};
+
+use ciphergram_he::{
+    Contribution, Destination, Error, Job, Ledger, Limits, Member, OpenedSum, Parameters,
+    PublicKey, Quantised, SealPermit, Sealer, SecretKey, Sum, Summing,
+    codec::Output,
+    params::{Literal, Scheme},
+    threshold::{
+        Identity, MemberKey, OpenAnswer, OpenRequest, OpenerId, OpenerKey, Openers, PrekeyChain,
+        Quorum, SumSecret,
+    },
+};
+
+use crate::support::{
+    frames::vouch,
+    sums::{ROUND, agreement, engine},
+};
+
+/// Clients, all of whom are openers too.
+struct World {
+    public: PublicKey,
+    job: Job,
+    identities: Vec<Arc<Identity>>,
+    openers: Vec<OpenerKey>,
+    ledgers: Vec<Ledger>,
+    /// The openers' prekeys as they were at first.
+    backup: tempfile::TempDir,
+}
+
+impl World {
+    fn new(clients: usize, open: usize, min_clients: u16) -> Self {
+        let literal =
+            Literal { scheme: Scheme::CkksSumThreshold, clients: clients as u32, bits: 16 };
+        let public = PublicKey::of_parameters(Parameters::new(literal).unwrap()).unwrap();
+        let identities: Vec<_> =
+            (0..clients).map(|_| Arc::new(Identity::generate().unwrap())).collect();
+        let backup = tempfile::tempdir().unwrap();
+        let chains = (0..clients).map(|opener| {
+            let path = |name: &str| backup.path().join(format!("{opener}.{name}"));
+            let chain = PrekeyChain::create(&path("live")).unwrap();
+            fs::copy(path("live.prekeys"), path("old.prekeys")).unwrap();
+            chain
+        });
+        let chains: Vec<_> = chains.collect();
+        let each = identities.iter().zip(&chains);
+        let openers = each.map(|(identity, chain)| OpenerId {
+            id: identity.id(),
+            prekey: chain.prekey(identity).unwrap(),
+        });
+        let members = identities.iter().map(|identity| identity.id()).collect();
+        let quorum = Quorum::new(clients, Some(open)).unwrap();
+        let openers = Openers::new(quorum, openers.collect(), members).unwrap();
+        let limits = Limits { openers: Some(Arc::new(openers)), ..Limits::of_key(&public) }
+            .of_clients(clients as u16, Some(min_clients));
+        let job = Job::new(&public, Limits { max_weight: u32::MAX, ..limits }).unwrap();
+        // As everyone else reads it.
+        let job = Job::from_json(&job.to_json().unwrap(), &public).unwrap();
+        let openers = identities.iter().zip(chains).map(|(identity, chain)| {
+            OpenerKey::new(&public, identity.clone(), chain, &job).unwrap()
+        });
+        let openers = openers.collect();
+        let ledgers = (0..clients).map(|_| Ledger::in_memory()).collect();
+        Self { public, job, identities, openers, ledgers, backup }
+    }
+
+    fn member(&self, client: usize) -> MemberKey {
+        MemberKey::new(&self.public, self.identities[client].clone(), &self.job).unwrap()
+    }
+
+    /// The opener as a backup from before its first answer has it.
+    fn restored(&self, opener: usize) -> OpenerKey {
+        let path = |name: &str| self.backup.path().join(format!("{opener}.{name}"));
+        fs::copy(path("old.prekeys"), path("live.prekeys")).unwrap();
+        let chain = PrekeyChain::load(&path("live")).unwrap();
+        OpenerKey::new(&self.public, self.identities[opener].clone(), chain, &self.job).unwrap()
+    }
+
+    fn contribute(&self, member: &MemberKey, round: u64, fields: &[u32]) -> Vec<u8> {
+        let agreement = agreement(fields.len(), u32::MAX);
+        let update = Quantised::from_fields(fields.to_vec(), 1);
+        let terms = self.job.terms(round, &agreement).unwrap();
+        let permit = SealPermit::draw().unwrap();
+        let mut file = vec![];
+        let sealer = Sealer::new(member, engine(), update, permit, &terms).unwrap();
+        sealer.write_to(&mut file).unwrap();
+        file
+    }
+
+    fn sum(&self, files: &[Vec<u8>]) -> (Sum, Vec<OpenRequest>) {
+        let mut summing = Summing::new(&self.public, &self.job, engine()).unwrap();
+        for file in files {
+            summing.add(&Contribution::from_bytes(file, &self.public).unwrap()).unwrap();
+        }
+        let requests = summing.requests();
+        (summing.finish().unwrap(), requests)
+    }
+
+    fn answer(&mut self, opener: usize, request: &OpenRequest) -> Result<OpenAnswer, Error> {
+        let request = OpenRequest::from_bytes(&request.to_bytes(&self.public), &self.public)?;
+        let answer = self.openers[opener].answer(&self.job, &self.ledgers[opener], &request)?;
+        OpenAnswer::from_bytes(&answer.to_bytes(&self.public), &self.public)
+    }
+
+    fn open(&self, client: usize, sum: &Sum, answers: &[OpenAnswer]) -> Result<Vec<i64>, Error> {
+        let secret = SumSecret::recover(&self.member(client), &self.job, sum, answers)?;
+        Ok(OpenedSum::open(&secret, &*engine(), sum, &self.job)?.sums().to_vec())
+    }
+}
+
+fn fields(client: u32, values: usize) -> Vec<u32> {
+    (0..values as u32).map(|i| (i.wrapping_mul(2_654_435_761) ^ (client * 977)) & 0xfffe).collect()
+}
+
+fn expected(clients: &[u32], values: usize) -> Vec<i64> {
+    let each = |i: usize| clients.iter().map(|&c| i64::from(fields(c, values)[i]) - 32767).sum();
+    (0..values).map(each).collect()
+}
+
+#[test]
+fn three_of_four_open_what_three_clients_sealed() {
+    let mut world = World::new(4, 3, 3);
+    let values = 5000;
+    let files: Vec<_> = [0, 1, 3]
+        .map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, values)))
+        .into();
+    let (sum, requests) = world.sum(&files);
+    assert_eq!(requests.len(), 4);
+    let answers: Vec<_> = [3, 1, 2].map(|i| world.answer(i, &requests[i]).unwrap()).into();
+    assert_eq!(world.open(2, &sum, &answers).unwrap(), expected(&[0, 1, 3], values));
+    let error = world.open(2, &sum, &answers[..2]).unwrap_err();
+    assert_eq!(error, Error::TooFewAnswers { found: 2, needed: 3 });
+}
+
+#[test]
+fn contributions_go_on_under_the_prekeys_that_answers_tell() {
+    let mut world = World::new(3, 3, 3);
+    let mut members: Vec<_> = (0..3).map(|c| world.member(c)).collect();
+    for round in 0..3 {
+        let files: Vec<_> =
+            (0..3).map(|c| world.contribute(&members[c], round, &fields(c as u32, 9))).collect();
+        let (sum, requests) = world.sum(&files);
+        let answers: Vec<_> = (0..3).map(|i| world.answer(i, &requests[i]).unwrap()).collect();
+        let ledger = Ledger::in_memory();
+        let member = Member::new((&members[0]).into(), &world.job, &ledger, engine());
+        let mut mean = vec![0; 36];
+        let to = Destination::Memory(&mut [&mut mean]);
+        member.open_answered(&sum, &answers, Output::Mean, to).unwrap();
+        assert_eq!(world.open(1, &sum, &answers).unwrap(), expected(&[0, 1, 2], 9));
+        for member in &mut members {
+            *member = member.clone().with_told(ledger.prekeys(&world.job).unwrap());
+        }
+    }
+    // A contribution under a prekey that was answered for.
+    let stale = world.member(1);
+    let files = [
+        world.contribute(&members[0], 7, &fields(0, 9)),
+        world.contribute(&stale, 7, &fields(1, 9)),
+        world.contribute(&members[2], 7, &fields(2, 9)),
+    ];
+    let (_, requests) = world.sum(&files);
+    let error = world.answer(0, &requests[0]).unwrap_err();
+    assert_eq!(error, Error::Contributor { number: 1, why: "its box is for another prekey" });
+}
+
+#[test]
+fn an_opener_answers_for_no_round_twice() {
+    let mut world = World::new(4, 3, 3);
+    let files: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let (_, all) = world.sum(&files);
+    let (_, without) = world.sum(&files[1..]);
+    let answer = world.answer(0, &all[0]).unwrap();
+    // One that got lost is given again; one member apart it is not.
+    assert_eq!(world.answer(0, &all[0]).unwrap(), answer);
+    let error = world.answer(0, &without[0]).unwrap_err();
+    assert_eq!(error, Error::Answered { round: ROUND, last: ROUND });
+    // Its key is erased, so that it answers no more even without its ledger.
+    world.ledgers[0] = Ledger::in_memory();
+    let error = world.answer(0, &without[0]).unwrap_err();
+    assert_eq!(error, Error::Contributor { number: 1, why: "its box is for another prekey" });
+    world.openers[1] = world.restored(1);
+    world.answer(1, &all[1]).unwrap();
+    // Restored from a backup with its prekeys, but with its ledger as it is.
+    world.openers[1] = world.restored(1);
+    let error = world.answer(1, &without[1]).unwrap_err();
+    assert_eq!(error, Error::Answered { round: ROUND, last: ROUND });
+    let earlier: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), 2, &fields(c as u32, 9))).collect();
+    let (_, requests) = world.sum(&earlier);
+    world.openers[1] = world.restored(1);
+    let error = world.answer(1, &requests[1]).unwrap_err();
+    assert_eq!(error, Error::Answered { round: 2, last: ROUND });
+    // Other terms of the same round are the same round.
+    let other: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 10))).collect();
+    let (_, requests) = world.sum(&other);
+    world.openers[1] = world.restored(1);
+    let error = world.answer(1, &requests[1]).unwrap_err();
+    assert_eq!(error, Error::Answered { round: ROUND, last: ROUND });
+}
+
+/// An aggregator shows two sets, one member apart, to different openers: neither has as many answers as open a sum.
+#[test]
+fn two_sets_never_both_open() {
+    let mut world = World::new(4, 3, 3);
+    let files: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let (sum, all) = world.sum(&files);
+    let (fewer, without) = world.sum(&files[1..]);
+    let of_all = [0, 1].map(|i| world.answer(i, &all[i]).unwrap());
+    let of_fewer = [2, 3].map(|i| world.answer(i, &without[i]).unwrap());
+    let few = Error::TooFewAnswers { found: 2, needed: 3 };
+    assert_eq!(world.open(0, &sum, &of_all).err(), Some(few.clone()));
+    assert_eq!(world.open(0, &fewer, &of_fewer).err(), Some(few));
+    let mixed = [of_all[0].clone(), of_all[1].clone(), of_fewer[0].clone()];
+    let why = "its answer is not signed by it, or is of another sum".into();
+    assert_eq!(world.open(0, &sum, &mixed).err(), Some(Error::Opener { opener: 2, why }));
+}
+
+#[test]
+fn requests_that_are_not_the_clients_own_are_refused_by_name() {
+    let mut world = World::new(4, 3, 3);
+    let other = World::new(4, 3, 3);
+    let files: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let (_, all) = world.sum(&files);
+    let refused = |world: &mut World, request: &OpenRequest| {
+        let bytes = request.to_bytes(&world.public);
+        let request = OpenRequest::from_bytes(&bytes, &world.public).unwrap();
+        world.openers[0].answer(&world.job, &world.ledgers[0], &request).unwrap_err().to_string()
+    };
+    // To another opener, of another job, of fewer than the job demands, of another round.
+    assert!(refused(&mut world, &all[1]).starts_with("it is a request to opener 1, not 0"));
+    let (_, strange) = other.sum(&[
+        other.contribute(&other.member(0), ROUND, &fields(0, 9)),
+        other.contribute(&other.member(1), ROUND, &fields(1, 9)),
+        other.contribute(&other.member(2), ROUND, &fields(2, 9)),
+    ]);
+    assert!(refused(&mut world, &strange[0]).starts_with("it is of job"));
+    let (_, few) = world.sum(&files[..2]);
+    let words = "chunk 0 is a sum of 2; fewer than 3 are not decrypted";
+    assert_eq!(refused(&mut world, &few[0]), words);
+    let signed = "did not sign this contribution to this round";
+    let mut round = all[0].clone();
+    round.round += 1;
+    assert!(refused(&mut world, &round).ends_with(signed));
+    // Its box in the place of another's: it is bound to its opener.
+    let mut moved = all[1].clone();
+    moved.opener = 0;
+    let words = "client 0: its box is not among those that it signed";
+    assert_eq!(refused(&mut world, &moved), words);
+    // Every bit of a request is signed, but for the frame around it.
+    let bytes = all[0].to_bytes(&world.public);
+    let (mut parsed, mut accepted) = (0, 0);
+    for at in (200..bytes.len() - 32).step_by(61) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        vouch(&mut changed);
+        let Ok(request) = OpenRequest::from_bytes(&changed, &world.public) else { continue };
+        parsed += 1;
+        let answered = world.openers[0].answer(&world.job, &world.ledgers[0], &request);
+        accepted += usize::from(answered.is_ok());
+    }
+    assert!(parsed > 50 && accepted == 0, "{parsed} {accepted}");
+    world.answer(0, &all[0]).unwrap();
+}
+
+#[test]
+fn false_answers_are_named_or_left_out() {
+    let mut world = World::new(5, 4, 3);
+    let files: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 700))).collect();
+    let (sum, requests) = world.sum(&files);
+    let answers: Vec<_> = (0..5).map(|i| world.answer(i, &requests[i]).unwrap()).collect();
+    let expected = expected(&[0, 1, 2, 3], 700);
+    assert_eq!(world.open(4, &sum, &answers).unwrap(), expected);
+    // One that a bit was changed of, one that is there twice.
+    let (bytes, mut parsed) = (answers[1].to_bytes(&world.public), 0);
+    for at in (160..bytes.len() - 32).step_by(97) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 4;
+        vouch(&mut changed);
+        let Ok(false_one) = OpenAnswer::from_bytes(&changed, &world.public) else { continue };
+        parsed += 1;
+        let set = [&answers[0], &false_one, &answers[2], &answers[3]].map(Clone::clone);
+        assert!(world.open(4, &sum, &set).is_err(), "byte {at}");
+    }
+    assert!(parsed > 20, "{parsed}");
+    let twice = [&answers[0], &answers[0], &answers[2], &answers[3]].map(Clone::clone);
+    let error = Error::Opener { opener: 0, why: "it is there twice".into() };
+    assert_eq!(world.open(4, &sum, &twice).err(), Some(error));
+    // A stranger to the job recovers nothing, and is no client.
+    let stranger = Arc::new(Identity::generate().unwrap());
+    let error = MemberKey::new(&world.public, stranger, &world.job).err();
+    assert_eq!(error, Some(Error::NoMember { role: "client" }));
+}
+
+/// A sum that the aggregator changed, under answers that are right.
+#[test]
+fn a_changed_sum_does_not_open() {
+    let mut world = World::new(4, 3, 3);
+    let files: Vec<_> =
+        (0..3).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 700))).collect();
+    let (sum, requests) = world.sum(&files);
+    let answers = [0, 1, 3].map(|i| world.answer(i, &requests[i]).unwrap());
+    let not_theirs = Error::NotTheirs { contributors: 3 };
+    let mut changed = sum.clone();
+    changed.stream[64] ^= 1;
+    assert_eq!(world.open(0, &changed, &answers).err(), Some(not_theirs.clone()));
+    // The contribution of one client alone as the sum of three.
+    let (other, _) = world.sum(&files[..1]);
+    let other = Sum { contributors: sum.contributors.clone(), sets: sum.sets.clone(), ..other };
+    assert_eq!(world.open(0, &other, &answers).err(), Some(not_theirs));
+    assert_eq!(world.open(0, &sum, &answers).unwrap(), expected(&[0, 1, 2], 700));
+    // It is no failure that ends a round: other answers, or another sum, may be right.
+    let (ledger, member) = (Ledger::in_memory(), world.member(0));
+    let member = Member::new((&member).into(), &world.job, &ledger, engine());
+    let open = |sum: &Sum| {
+        let mut mean = vec![0; 4 * 700];
+        member.open_answered(sum, &answers, Output::Mean, Destination::Memory(&mut [&mut mean]))
+    };
+    for _ in 0..6 {
+        assert_eq!(open(&changed), Err(Error::FalseAnswers { found: 3 }));
+    }
+    assert_eq!(open(&sum), Ok(()));
+}
+
+/// Keys that are taken after an answer open no box of what was recorded before.
+#[test]
+fn a_recording_stays_closed_after_every_key_is_stolen() {
+    let mut world = World::new(4, 3, 3);
+    let files: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let (sum, requests) = world.sum(&files);
+    let (_, without) = world.sum(&files[1..]);
+    let answers: Vec<_> = (0..4).map(|i| world.answer(i, &requests[i]).unwrap()).collect();
+    assert!(world.open(0, &sum, &answers).is_ok());
+    for (opener, request) in world.openers.iter_mut().zip(&without) {
+        let error = opener.answer(&world.job, &Ledger::in_memory(), request);
+        let why = "its box is for another prekey";
+        assert_eq!(error.err(), Some(Error::Contributor { number: 1, why }));
+    }
+}
+
+#[test]
+fn sums_of_another_job_are_not_recovered() {
+    let (mut world, other) = (World::new(4, 3, 3), World::new(4, 3, 3));
+    let files: Vec<_> =
+        (0..3).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let (sum, requests) = world.sum(&files);
+    let answers = [0, 1, 2].map(|i| world.answer(i, &requests[i]).unwrap());
+    let secret = SumSecret::recover(&other.member(0), &other.job, &sum, &answers);
+    assert!(matches!(secret.err(), Some(Error::JobMismatch { .. })));
+    let error = MemberKey::new(&world.public, world.identities[0].clone(), &other.job).err();
+    assert_eq!(error, Some(Error::NoMember { role: "client" }));
+}
+
+#[test]
+fn jobs_and_keys_must_fit() {
+    let world = World::new(4, 3, 3);
+    let limits = world.job.limits().clone();
+    let why = |limits: Limits| Job::new(&world.public, limits).unwrap_err().to_string();
+    let none = Limits { openers: None, ..limits.clone() };
+    assert_eq!(why(none), "no such job: nobody opens its sums: it has no openers");
+    let more = Limits { clients: 3, ..limits.clone() };
+    assert_eq!(why(more), "no such job: 4 members of 3 clients");
+    let key =
+        SecretKey::generate(Literal { scheme: Scheme::CkksSum, clients: 4, bits: 16 }).unwrap();
+    let error = Job::new(key.public(), limits).unwrap_err().to_string();
+    assert_eq!(error, "no such job: openers under a key that opens sums");
+    let literal = Literal { scheme: Scheme::CkksSumThreshold, clients: 4, bits: 16 };
+    assert!(matches!(SecretKey::generate(literal).err(), Some(Error::KeyKind { .. })));
+}
