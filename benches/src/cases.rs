@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ciphergram_accel::Engine as _;
 use ciphergram_he::{
-    Error,
+    Error, Scheme,
     ckks::{Evaluator, Operation, Preset},
 };
 use rayon::prelude::*;
@@ -68,8 +68,8 @@ struct Case {
 #[derive(Clone, Copy)]
 enum Run {
     Paillier(Batches),
-    /// An operation on whole updates.
-    Sum(fn(&Round) -> Result<(), Error>),
+    /// An operation on whole updates, whose sum openers open or a shared key.
+    Sum(Scheme, fn(&Round) -> Result<(), Error>),
     Vectors(Preset, OnVectors),
     Screen(Preset),
     /// A step over moduli of so many bits, or over rings of this degree.
@@ -156,6 +156,11 @@ fn all() -> Vec<Case> {
             |round| done(round.aggregate())),
         ("decrypt", "the bytes of a sum to the mean in float32", |round| done(round.decrypt())),
     ];
+    let opened: [(_, _, fn(&Round) -> _); 2] = [
+        ("encrypt", "the same, under a secret that is shared among four openers, any three of whom open",
+            |round| done(round.encrypt())),
+        ("decrypt", "the bytes of a sum, and three answers, to the mean in float32", |round| done(round.decrypt())),
+    ];
     let alone = OnVectors {
         run: |vectors| done(vectors.decrypt()), program: None, by_owner: None, results: 1, singly: None,
     };
@@ -215,7 +220,11 @@ fn all() -> Vec<Case> {
         case(PAILLIER, (name, about), needs, Run::Paillier(batches))
     });
     // Whatever is measured, the mean of a round is checked.
-    let sums = sums.map(|(name, about, run)| case(CKKS_SUM, (name, about), Some("ntt"), Run::Sum(run)));
+    let sum = |scheme: Scheme| {
+        move |(name, about, run)| case(scheme.name(), (name, about), Some("ntt"), Run::Sum(scheme, run))
+    };
+    let opened = opened.into_iter().map(sum(Scheme::CkksSumThreshold));
+    let sums = sums.into_iter().map(sum(Scheme::CkksSum)).chain(opened);
     // Programs over vectors have all steps that are not of whole chunks.
     let rare = Some("base_extend");
     let vectors = Preset::ALL.into_iter().flat_map(|preset| {
@@ -341,10 +350,12 @@ impl Cases {
                 }
                 found(Ok(match case.run {
                     Run::Paillier(_) => continue,
-                    Run::Sum(run) => {
+                    Run::Sum(scheme, run) => {
                         let round = match &mut round {
-                            Some(round) => round,
-                            none => none.insert(Round::new(engine.clone())?),
+                            Some((of, round)) if *of == scheme => round,
+                            other => {
+                                &mut other.insert((scheme, Round::new(engine.clone(), scheme)?)).1
+                            }
                         };
                         effort.sum(case, run, round, engine)?
                     }

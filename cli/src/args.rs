@@ -25,7 +25,9 @@ use clap::{
 use clap_complete::Shell;
 
 pub(crate) use demo::{DemoArgs, DemoClientArgs};
-pub(crate) use files::{AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, RangesArgs};
+pub(crate) use files::{
+    AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, OpenerArgs, RangesArgs,
+};
 pub(crate) use keys::{BundleArgs, IdentityArgs, JobArgs, KeygenArgs};
 pub(crate) use measure::Bench;
 pub(crate) use rounds::{JoinArgs, Serve};
@@ -141,6 +143,8 @@ pub(crate) enum CliCommand {
     Encrypt(EncryptArgs),
     /// Sum encrypted files, without the secret key
     Aggregate(AggregateArgs),
+    /// Answer an aggregator's request as an opener of a job, once a round
+    Opener(OpenerArgs),
     /// Decrypt a sum to the weighted mean, or the weighted sum
     Decrypt(DecryptArgs),
     /// Compute on encrypted vectors: norms and directions of updates, weights for their sum, answers of a model
@@ -212,8 +216,8 @@ fn engine_name() -> impl TypedValueParser<Value = Choice> {
 /// The choices that a parameter set is derived from.
 #[derive(Args)]
 pub(crate) struct Set {
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096, for sums; ckks-4096x1, ckks-4096x2,
-    /// ckks-8192x7 or ckks-16384x14, for vectors to compute with, by slots and levels
+    /// ckks-sum, ckks-sum-threshold, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096, for sums;
+    /// ckks-4096x1, ckks-4096x2, ckks-8192x7 or ckks-16384x14, for vectors to compute with, by slots and levels
     #[arg(long, default_value = "ckks-sum", value_parser = any_scheme)]
     pub(crate) scheme: AnyScheme,
     /// Most clients that a sum will ever have, 1 to 1024: fields get headroom for them [default: 64]

@@ -13,6 +13,7 @@ pub(crate) mod join;
 pub(crate) mod keygen;
 pub(crate) mod man;
 pub(crate) mod noise;
+pub(crate) mod opener;
 pub(crate) mod params;
 pub(crate) mod predict;
 pub(crate) mod program;

@@ -82,6 +82,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         CliCommand::Ranges(args) => commands::ranges::run(&args),
         CliCommand::Encrypt(args) => commands::encrypt::run(&args),
         CliCommand::Aggregate(args) => commands::aggregate::run(&args),
+        CliCommand::Opener(args) => commands::opener::run(&args),
         CliCommand::Decrypt(args) => commands::decrypt::run(&args),
         CliCommand::Vectors(VectorsCommand::Screen(args)) => commands::screen::run(&args),
         CliCommand::Vectors(VectorsCommand::Scores(args)) => commands::screen::scores(&args),

@@ -18,7 +18,7 @@ use crate::{
     exchange::{PyAnnouncement, PyRoundTerms},
     holder::Holder,
     job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey},
+    keys::{PyClientKey, PyMember, PyPublicKey, PySecretKey},
     opened,
     pool::run,
     ranges::{self, PyRanges},
@@ -229,6 +229,35 @@ impl PyClientKey {
         engine: &str,
     ) -> Result<PyContribution> {
         let update = arrays::take_clipped(py, tensors, clip, integers)?;
+        let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
+        self.0.encrypt(py, None, update, &given, (job, engine))
+    }
+}
+
+#[pymethods]
+impl PyMember {
+    /// Encrypts this client's update for one round: see `SecretKey.encrypt`.
+    ///
+    /// Raises:
+    ///     OpenerError: The prekey of an opener has expired.
+    #[pyo3(signature = (tensors, *, ranges=None, weight=None, round=None, max_weight=None, clip=None,
+                        integers="keep", job=None, engine="cpu"))]
+    #[expect(clippy::too_many_arguments)]
+    fn encrypt(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        ranges: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = weight_or_none)] weight: Option<u64>,
+        #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
+        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
+        clip: Option<f64>,
+        integers: &str,
+        job: Option<&PyJob>,
+        engine: &str,
+    ) -> Result<PyContribution> {
+        let update = arrays::take_clipped(py, tensors, clip, integers)?;
+        let (terms, announcement) = (None, None);
         let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
         self.0.encrypt(py, None, update, &given, (job, engine))
     }

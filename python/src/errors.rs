@@ -264,6 +264,14 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
             "RoundOver",
             facts.count("client", *number).count("round", *round).count("last", *last),
         ),
+        E::Answered { round, last } => {
+            ("RoundOver", facts.count("round", *round).count("last", *last))
+        }
+        E::Opener { opener, .. } => ("OpenerError", facts.count("opener", *opener)),
+        E::Contributor { number, .. } => ("OpenerError", facts.count("client", *number)),
+        E::TooFewAnswers { found, .. } => ("TooFew", facts.count("found", *found)),
+        E::FalseAnswers { .. } => ("SumMismatch", facts),
+        E::NoMember { .. } | E::NoOpeners | E::OpenersApart => ("NotAMember", facts),
         E::SecondSum { round } => ("SecondSum", facts.count("round", *round)),
         E::RoundSpent { round } => ("RoundSpent", facts.count("round", *round)),
         E::DifferentSums { round } => ("DifferentSums", facts.count("round", *round)),

@@ -18,7 +18,7 @@ use crate::{
     errors::{Result, whole, whole_or_none},
     holder::Holder,
     job::{GivenLimits, GivenRanges},
-    keys::{PyClientKey, PyPublicKey, PySecretKey},
+    keys::{PyClientKey, PyMember, PyPublicKey, PySecretKey},
     paths::{read_file, replace, whole_folder},
     pool::run,
     private_ranges::PyRangesKey,
@@ -194,6 +194,7 @@ pub(crate) fn load_keys(
         AnyKey::Secret(..) => PySecretKey(held).into_bound_py_any(py),
         AnyKey::Client(..) => PyClientKey(held).into_bound_py_any(py),
         AnyKey::Public(_) => PyPublicKey(held).into_bound_py_any(py),
+        AnyKey::Identity(..) => PyMember(held, file.into()).into_bound_py_any(py),
     };
     Ok(loaded?)
 }

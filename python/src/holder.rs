@@ -6,7 +6,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ciphergram_he::{self as he, AnyKey, Ledger, Member, private_ranges::RangesSecret};
+use ciphergram_he::{
+    self as he, AnyKey, Ledger, Member, private_ranges::RangesSecret, threshold::MemberKey,
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -102,7 +104,7 @@ impl Holder {
     }
 
     /// Returns the record. A process that was forked reads it anew: locks of its parent may be held for ever.
-    fn ledger(&self) -> Result<Ledger> {
+    pub(crate) fn ledger(&self) -> Result<Ledger> {
         if self.owner == process::id() {
             return Ok(self.ledger.clone());
         }
@@ -122,6 +124,7 @@ impl Holder {
             AnyKey::Public(key) => return Ok(key.save(path)?),
             AnyKey::Client(key, _) => key.save(path)?,
             AnyKey::Secret(key, _) => key.save(path)?,
+            AnyKey::Identity(..) => return Err(he::Error::OpenersApart.into()),
         }
         self.save_record(path)
     }
@@ -147,7 +150,16 @@ impl Holder {
         act: impl FnOnce(&Member<'_>) -> Result<T>,
     ) -> Result<T> {
         let (ledger, threads) = (self.ledger()?, Some(pool::pool()?));
-        let member = Member::new(self.key.as_client(number)?, job, &ledger, engine(on)?);
+        let own;
+        let key = match &*self.key {
+            AnyKey::Identity(key, _) => {
+                let told = ledger.prekeys(job)?;
+                own = MemberKey::new(&key.public, key.identity.clone(), job)?.with_told(told);
+                (&own).into()
+            }
+            key => key.as_client(number)?,
+        };
+        let member = Member::new(key, job, &ledger, engine(on)?);
         act(&Member { threads, ..member })
     }
 }

@@ -17,7 +17,7 @@ use pyo3::{
 use crate::{
     errors::{Error, Result, warn, whole, whole_or_none},
     holder::Holder,
-    keys::{PyClientKey, PyPublicKey, PySecretKey},
+    keys::{PyClientKey, PyMember, PyPublicKey, PySecretKey},
 };
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
@@ -267,7 +267,7 @@ macro_rules! with_job {
         }
     )*};
 }
-with_job!(PyPublicKey, PySecretKey, PyClientKey);
+with_job!(PyPublicKey, PySecretKey, PyClientKey, PyMember);
 
 impl Holder {
     /// Returns the job given, or the key's own.

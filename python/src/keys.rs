@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use ciphergram_he::{self as he, AnyKey};
@@ -254,6 +254,43 @@ impl PyClientKey {
     }
 }
 
+/// A member of jobs whose sums openers open: a client, an opener, or both. It opens nothing alone.
+#[pyclass(frozen, name = "Member", module = "ciphergram")]
+pub(crate) struct PyMember(
+    pub(crate) Holder,
+    /// Its file, beside which its prekeys are, each for one answer: locked while it answers.
+    pub(crate) Mutex<PathBuf>,
+);
+
+#[pymethods]
+impl PyMember {
+    /// The half of the key that anyone may have.
+    #[getter]
+    fn public(&self) -> PyPublicKey {
+        self.0.public()
+    }
+
+    /// The key's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.0.id()
+    }
+
+    /// The scheme's name.
+    #[getter]
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn __repr__(&self) -> String {
+        self.0.describe("Member", "")
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(no_pickle("a member's identity"))
+    }
+}
+
 impl Holder {
     /// Takes the key of an object of any class of keys.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
@@ -265,6 +302,9 @@ impl Holder {
         }
         if let Ok(key) = object.cast::<PyClientKey>() {
             return Ok(key.get().0.clone());
+        }
+        if let Ok(member) = object.cast::<PyMember>() {
+            return Ok(member.get().0.clone());
         }
         Err(Error::Own("KeyKind", format!("{} is no key", object.get_type().name()?)))
     }

@@ -16,6 +16,7 @@ mod ints;
 mod job;
 mod keys;
 mod opened;
+mod openers;
 mod paths;
 mod pool;
 mod private_ranges;
@@ -40,7 +41,8 @@ mod _native {
         files::{PyKeys, keygen, load, load_keys, loads, save},
         ints::PyCiphertexts,
         job::PyJob,
-        keys::{PyClientKey, PyPublicKey, PySecretKey},
+        keys::{PyClientKey, PyMember, PyPublicKey, PySecretKey},
+        openers::keygen_members,
         pool::set_threads,
         private_ranges::{
             PyAgreedRanges, PyRangesKey, PyRangesProposal, measure, merge_ranges, open_ranges,

@@ -3,8 +3,10 @@
 use std::{ffi::c_int, sync::OnceLock};
 
 use ciphergram_he::{
-    self as he, Destination, Error as SchemeError,
+    self as he, Destination, Error as SchemeError, Member,
+    codec::Output,
     frame::{Frame, Kind},
+    threshold::OpenAnswer,
 };
 use pyo3::{
     ffi,
@@ -17,8 +19,9 @@ use crate::{
     buffer::{self, Frozen, Pickle},
     contribution::{PyContribution, unknown_key},
     errors::Result,
+    holder::Holder,
     job::PyJob,
-    keys::{PyPublicKey, PySecretKey},
+    keys::{PyMember, PyPublicKey, PySecretKey},
     opened,
     ranges::PyRanges,
 };
@@ -185,6 +188,65 @@ impl PySum {
 }
 
 #[pymethods]
+impl PyMember {
+    /// Opens a sum by openers' answers: see `SecretKey.decrypt`.
+    ///
+    /// Args:
+    ///     answers: The bytes of answers, of as many openers as the job demands.
+    ///
+    /// Raises:
+    ///     OpenerError: An answer is not its opener's own, or of another sum. SumMismatch: They do not open it.
+    ///     TooFew: There are fewer answers than open a sum.
+    #[pyo3(signature = (sum, answers, *, total=false, like=None, job=None, engine="cpu"))]
+    #[expect(clippy::too_many_arguments)]
+    fn decrypt<'py>(
+        &self,
+        py: Python<'py>,
+        sum: &Bound<'py, PyAny>,
+        answers: &Bound<'py, PyAny>,
+        total: bool,
+        like: Option<&Bound<'py, PyAny>>,
+        job: Option<&PyJob>,
+        engine: &str,
+    ) -> Result<Bound<'py, PyAny>> {
+        let public = self.0.key.public();
+        let answer = |bytes: PyResult<Bound<'_, PyAny>>| {
+            Ok(OpenAnswer::from_bytes(Frozen::new(&bytes?)?.as_ref(), public)?)
+        };
+        let answers = answers.try_iter()?.map(answer).collect::<Result<Vec<_>>>()?;
+        decrypt(py, &self.0, sum, (total, like, job, engine), |member, sum, output, to| {
+            member.open_answered(sum, &answers, output, to)
+        })
+    }
+}
+
+/// How a sum is to be opened: to the weighted sum, laid out like tensors, under a job, by an engine.
+type Wanted<'a, 'py> = (bool, Option<&'a Bound<'py, PyAny>>, Option<&'a PyJob>, &'a str);
+
+/// Opens a sum to new arrays.
+fn decrypt<'py>(
+    py: Python<'py>,
+    holder: &Holder,
+    sum: &Bound<'py, PyAny>,
+    (total, like, job, engine): Wanted<'_, 'py>,
+    open: impl Fn(&Member<'_>, &he::Sum, Output, Destination<'_, '_>) -> Result<(), SchemeError> + Sync,
+) -> Result<Bound<'py, PyAny>> {
+    let (sum, job) = (PySum::of(sum)?, holder.job(job)?);
+    let sum = sum.get();
+    sum.check_key(holder.key.public())?;
+    let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
+    let (inner, target) = (&sum.sum, &mut arrays);
+    holder.act(Some(0), &job, engine, |member| {
+        py.detach(|| {
+            let mut slices = target.slices();
+            let to = Destination::Memory(&mut slices);
+            Ok(open(member, inner, opened::output(total), to)?)
+        })
+    })?;
+    opened::opened(py, arrays, &sum.sum, total, None)
+}
+
+#[pymethods]
 impl PySecretKey {
     /// Opens a sum, and returns the weighted mean of its contributors' tensors.
     ///
@@ -217,18 +279,9 @@ impl PySecretKey {
         job: Option<&PyJob>,
         engine: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let (sum, job) = (PySum::of(sum)?, self.0.job(job)?);
-        let sum = sum.get();
-        sum.check_key(self.0.key.public())?;
-        let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
-        let (inner, target) = (&sum.sum, &mut arrays);
-        self.0.act(Some(0), &job, engine, |member| {
-            py.detach(|| {
-                let mut slices = target.slices();
-                let to = Destination::Memory(&mut slices);
-                Ok(member.open_sum(inner, opened::output(total), to)?)
-            })
-        })?;
-        opened::opened(py, arrays, &sum.sum, total, None)
+        let wanted = (total, like, job, engine);
+        decrypt(py, &self.0, sum, wanted, |member, sum, output, to| {
+            member.open_sum(sum, output, to)
+        })
     }
 }

@@ -6,7 +6,7 @@ use ciphergram_he::{
     self as he, Error as SchemeError,
     frame::{Frame, Kind},
 };
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
     buffer::Frozen,
@@ -119,6 +119,20 @@ impl PySumming {
         run_with(py, &self.summing, |summing| {
             Ok(PySum::new(summing.take().ok_or_else(finished)?.finish()?, public, None))
         })
+    }
+
+    /// Returns the requests to the openers of the job for the sum of all that was added, in their order: bytes for
+    /// `Member.answer`. Each opener answers once a round, so they are asked when the sum is whole.
+    ///
+    /// Raises:
+    ///     ParameterError: The sum is finished.
+    fn requests<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyBytes>>> {
+        let key = self.public.key();
+        let requests = run_with(py, &self.summing, |summing| {
+            let requests = summing.as_ref().ok_or_else(finished)?.requests();
+            Ok(requests.iter().map(|request| request.to_bytes(key)).collect::<Vec<_>>())
+        })?;
+        Ok(requests.iter().map(|request| PyBytes::new(py, request)).collect())
     }
 
     fn __repr__(&self) -> String {

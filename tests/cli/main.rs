@@ -44,6 +44,7 @@ mod support {
     pub(crate) mod place;
     pub(crate) mod tensors;
 }
+mod threshold;
 mod versions;
 #[cfg(unix)]
 mod wholeness;

@@ -53,7 +53,6 @@ fn files_of_version_1_are_read() {
         ("ckks-sum/ledger", "ledger"),
         ("ckks-sum/clients.allow", "allow list"),
         ("ckks-sum/server.node", "node key"),
-        ("ckks-sum-public/secret.json", "secret key"),
         ("paillier-2048/secret.json", "secret key"),
         ("paillier-2048/0.contribution", "contribution"),
     ] {
@@ -68,9 +67,13 @@ fn files_of_version_1_are_read() {
 
     place.done("decrypt --key paillier-2048/secret.json --in paillier-2048/sum --out mean");
     assert_eq!(place.read("mean"), place.read("paillier-2048/mean"));
-    // What was sealed under the one secret that a key of `ckks-sum` had for all rounds is refused by name.
-    let earlier = ["when one secret served all rounds", "seal it again"];
-    for command in ["inspect ckks-sum/0.contribution", "inspect ckks-sum/sum"] {
+    // What has polynomials of the former expansion is refused by name: ciphertexts, and keys that encrypt.
+    let earlier = ["which expanded seeds to other polynomials", "make it again"];
+    for command in [
+        "inspect ckks-sum/0.contribution",
+        "inspect ckks-sum/sum",
+        "inspect ckks-sum-public/secret.json",
+    ] {
         place.fails_with(1, command, &earlier);
     }
     let sum = "decrypt --key ckks-sum/secret.json --in ckks-sum/sum --out mean";
@@ -84,8 +87,6 @@ fn files_of_version_1_are_read() {
         &["client 1 has sealed a contribution to round 1"],
     );
     let one = "encrypt --key paillier-2048/clients/0.json --in g0 --round 7 --out 0.cgm";
-    place.run(one).done();
-    let one = "encrypt --key ckks-sum-public/secret.json --client 0 --in g0 --out 0.cgm";
     place.run(one).done();
     let key = PublicKey::load(&place.path("ckks-sum/public.json")).unwrap();
     let refused = Spool::open(&place.path("ckks-sum/spool"), &key).err().unwrap().to_string();
@@ -119,8 +120,8 @@ fn files_of_later_versions_are_refused() {
         json["of_later"] = json!(1);
         place.write(file, json.to_string());
     };
-    edit("ckks-sum/job.json", &|json| json["version"] = json!(4));
-    let words = newer("ckks-sum/job.json", 4, 3);
+    edit("ckks-sum/job.json", &|json| json["version"] = json!(5));
+    let words = newer("ckks-sum/job.json", 5, 4);
     place.fails_with(1, "decrypt --key ckks-sum/secret.json --in g0 --out mean", &[&words]);
     place.fails_with(1, "inspect ckks-sum/job.json", &[&words]);
     edit("ckks-sum/ranges.json", &|json| json["version"] = json!(4));
@@ -128,12 +129,12 @@ fn files_of_later_versions_are_refused() {
     place.fails_with(1, "ranges --merge --out r.json ckks-sum/ranges.json", &[&words]);
     place.fails_with(1, "inspect ckks-sum/ranges.json", &[&words]);
     for (file, change) in [
-        ("public.json", (|json| json["ciphergram"]["version"] = json!(2)) as fn(&mut Value)),
-        ("secret.json", |json| json["pub"]["ciphergram"]["version"] = json!(2)),
+        ("public.json", (|json| json["ciphergram"]["version"] = json!(3)) as fn(&mut Value)),
+        ("secret.json", |json| json["pub"]["ciphergram"]["version"] = json!(3)),
     ] {
         let file = format!("ckks-sum/{file}");
         edit(&file, &change);
-        place.fails_with(1, &format!("inspect {file}"), &[&newer(&file, 2, 1)]);
+        place.fails_with(1, &format!("inspect {file}"), &[&newer(&file, 3, 2)]);
     }
     let mut sum = place.read("ckks-sum/sum");
     sum[8] = 200;

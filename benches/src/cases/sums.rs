@@ -1,12 +1,21 @@
-//! Sums under `ckks-sum`: whole contributions, from tensors in memory to the bytes of files and back.
+//! Sums under `ckks-sum` and `ckks-sum-threshold`: whole contributions, from tensors in memory to the bytes of files
+//! and back.
 
 use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Destination, Dtype, Error, Job, Ledger, Limits, Member, Scheme,
-    SecretKey, Sum, Tensor, TensorSpec, Update, aggregate, codec::Output, open_to, params::Literal,
+    Agreement, Contribution, Destination, Dtype, Error, Job, KeyRef, Ledger, Limits, Member,
+    Parameters, PublicKey, Scheme, SecretKey, Sum, Summing, Tensor, TensorSpec, Update,
+    codec::Output,
+    open_to,
+    params::Literal,
     random,
+    threshold::{
+        Identity, MemberKey, OpenAnswer, OpenRequest, OpenerId, OpenerKey, Openers, PrekeyChain,
+        Quorum, SumSecret,
+    },
+    update::SumOpener,
 };
 use rand_core::Rng;
 
@@ -26,9 +35,33 @@ pub(super) const VALUE_BITS: u32 = 16;
 const RANGE: f64 = 1.0;
 const LARGEST_VALUE: f64 = 1.05;
 
-/// One round under a fresh key, with its sum.
+/// Openers of a sum, the first clients.
+const OPENERS: usize = 4;
+
+/// Who opens sums, and what clients contribute under.
+enum Keys {
+    /// All clients have the secret key.
+    Shared(Box<SecretKey>),
+    /// Openers answer.
+    Members(Vec<MemberKey>, Vec<OpenAnswer>),
+}
+
+impl Keys {
+    fn of(&self, client: u16) -> KeyRef<'_> {
+        match self {
+            Self::Shared(key) => key.as_client(client),
+            Self::Members(members, _) => (&members[usize::from(client)]).into(),
+        }
+    }
+
+    fn public(&self) -> &PublicKey {
+        self.of(0).public()
+    }
+}
+
+/// One round under fresh keys, with its sum.
 pub(super) struct Round {
-    key: SecretKey,
+    keys: Keys,
     engine: Arc<dyn Engine>,
     agreement: Agreement,
     job: Job,
@@ -45,21 +78,27 @@ impl Round {
     ///
     /// # Errors
     /// The mean is another one; no randomness; the engine's.
-    pub(super) fn new(engine: Arc<dyn Engine>) -> Result<Self, Failure> {
-        let few = Self::of_values(FEW_VALUES, engine.clone())?;
+    pub(super) fn new(engine: Arc<dyn Engine>, scheme: Scheme) -> Result<Self, Failure> {
+        let few = Self::of_values(FEW_VALUES, engine.clone(), scheme)?;
         let all = timed(|| few.encrypt())()? * (VALUES / FEW_VALUES) as f64;
-        if all > LONGEST { Ok(few) } else { Self::of_values(VALUES, engine) }
+        if all > LONGEST { Ok(few) } else { Self::of_values(VALUES, engine, scheme) }
     }
 
     /// Makes a round of random updates, which was checked to give their mean.
-    fn of_values(values: usize, engine: Arc<dyn Engine>) -> Result<Self, Failure> {
-        let literal = Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits: VALUE_BITS };
-        let key = SecretKey::generate(literal)?;
+    fn of_values(values: usize, engine: Arc<dyn Engine>, scheme: Scheme) -> Result<Self, Failure> {
+        let literal = Literal { scheme, clients: CLIENTS, bits: VALUE_BITS };
         let update = random_update(values)?;
         let agreement = Agreement::new(update.specs(), vec![RANGE], 1)?;
-        let job = Job::new(key.public(), Limits::of_key(key.public()))?;
+        let (keys, job, mut openers) = match scheme {
+            Scheme::CkksSumThreshold => open_keys(literal)?,
+            _ => {
+                let key = SecretKey::generate(literal)?;
+                let job = Job::new(key.public(), Limits::of_key(key.public()))?;
+                (Keys::Shared(key.into()), job, vec![])
+            }
+        };
         let (contributions, sum) = (vec![], vec![]);
-        let mut round = Self { key, engine, agreement, job, update, contributions, sum };
+        let mut round = Self { keys, engine, agreement, job, update, contributions, sum };
         let mut mean = vec![0.0; values];
         // One client's by the engine that is measured, the others' by one that is quick everywhere:
         // all engines give the same bits, and the mean tells if they do not.
@@ -73,9 +112,15 @@ impl Round {
             let contribution = round.encrypt_by(engine, client as u16)?;
             round.contributions.push(contribution);
         }
-        round.sum = round.aggregate()?;
+        let requests;
+        (round.sum, requests) = round.sum_up()?;
+        if let Keys::Members(_, answers) = &mut round.keys {
+            for (opener, request) in openers.iter_mut().zip(&requests).skip(1) {
+                answers.push(opener.answer(&round.job, &Ledger::in_memory(), request)?);
+            }
+        }
         // Within one step, and the rounding of float32.
-        let steps = f64::from(round.key.public().parameters().half_steps());
+        let steps = f64::from(round.keys.public().parameters().half_steps());
         let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));
         let decrypted = floats(&round.decrypt()?)?;
         if decrypted.iter().zip(&mean).any(|(x, y)| (x - y).abs() > bound) {
@@ -98,7 +143,7 @@ impl Round {
     /// From a client's tensors to the integers that it packs.
     pub(super) fn quantise(&self) -> Result<usize, Error> {
         let terms = self.job.terms(0, &self.agreement)?;
-        let parameters = self.key.public().parameters();
+        let parameters = self.keys.public().parameters();
         let quantised = terms.quantise(&self.update, 1, parameters, &*random::bytes()?)?;
         // They are computed as they are asked for.
         Ok(std::hint::black_box(quantised.fields()?).len())
@@ -110,7 +155,7 @@ impl Round {
     }
 
     fn encrypt_by(&self, engine: &Arc<dyn Engine>, client: u16) -> Result<Vec<u8>, Error> {
-        let (key, ledger) = (self.key.as_client(client), Ledger::in_memory());
+        let (key, ledger) = (self.keys.of(client), Ledger::in_memory());
         let member = Member::new(key, &self.job, &ledger, engine.clone());
         let sealer = member.seal(&self.update, 1, &self.agreement, Some(0))?;
         let mut bytes = Vec::with_capacity(sealer.chunks().total_bytes() + 4096);
@@ -118,22 +163,63 @@ impl Round {
         Ok(bytes)
     }
 
-    /// From the bytes of all contributions to those of their sum, with no use of the secret.
+    /// From the bytes of all contributions to those of their sum, with no use of a secret.
     pub(super) fn aggregate(&self) -> Result<Vec<u8>, Error> {
-        let key = self.key.public();
-        let read = self.contributions.iter().map(|bytes| Contribution::from_bytes(bytes, key));
-        Ok(aggregate(key, &self.job, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
+        Ok(self.sum_up()?.0)
+    }
+
+    fn sum_up(&self) -> Result<(Vec<u8>, Vec<OpenRequest>), Error> {
+        let key = self.keys.public();
+        let mut summing = Summing::new(key, &self.job, self.engine.clone())?;
+        for bytes in &self.contributions {
+            summing.add(&Contribution::from_bytes(bytes, key)?)?;
+        }
+        let requests = summing.requests();
+        Ok((summing.finish()?.to_bytes(key), requests))
     }
 
     /// From the bytes of the sum to the mean in float32.
     pub(super) fn decrypt(&self) -> Result<Update, Error> {
-        let sum = Sum::from_bytes(&self.sum, self.key.public())?;
+        let sum = Sum::from_bytes(&self.sum, self.keys.public())?;
         let mut bytes = vec![0; self.values() * Dtype::F32.bytes()];
         let to = Destination::Memory(&mut [&mut bytes]);
-        open_to(&self.key, &*self.engine, &sum, &self.job, Output::Mean, to)?;
+        let recovered;
+        let opener: SumOpener<'_> = match &self.keys {
+            Keys::Shared(key) => (&**key).into(),
+            Keys::Members(members, answers) => {
+                recovered = SumSecret::recover(&members[0], &self.job, &sum, answers)?;
+                (&recovered).into()
+            }
+        };
+        open_to(opener, &*self.engine, &sum, &self.job, Output::Mean, to)?;
         let specs = self.agreement.specs().iter().cloned();
         Ok(Update::new(specs.zip([bytes]).map(|(spec, b)| Tensor::from_bytes(spec, b)).collect()))
     }
+}
+
+/// Makes identities, and a job whose sums the first of them open.
+fn open_keys(literal: Literal) -> Result<(Keys, Job, Vec<OpenerKey>), Failure> {
+    let public = PublicKey::of_parameters(Parameters::new(literal)?)?;
+    let identities: Vec<_> = (0..literal.clients)
+        .map(|_| Identity::generate().map(Arc::new))
+        .collect::<Result<_, _>>()?;
+    let (mut openers, mut chains) = (vec![], vec![]);
+    for identity in &identities[..OPENERS] {
+        let chain = PrekeyChain::in_memory()?;
+        openers.push(OpenerId { id: identity.id(), prekey: chain.prekey(identity)? });
+        chains.push(chain);
+    }
+    let members = identities.iter().map(|identity| identity.id()).collect();
+    let openers = Openers::new(Quorum::new(OPENERS, None)?, openers, members)?;
+    let limits = Limits { openers: Some(Arc::new(openers)), ..Limits::of_key(&public) };
+    let job = Job::new(&public, limits)?;
+    let member = |identity: &Arc<_>| MemberKey::new(&public, Arc::clone(identity), &job);
+    let members = identities.iter().map(member).collect::<Result<_, _>>()?;
+    let opener = |(identity, chain): (&Arc<_>, _)| {
+        OpenerKey::new(&public, Arc::clone(identity), chain, &job)
+    };
+    let openers = identities.iter().zip(chains).map(opener).collect::<Result<_, _>>()?;
+    Ok((Keys::Members(members, vec![]), job, openers))
 }
 
 fn floats(update: &Update) -> Result<Vec<f64>, Error> {

@@ -100,6 +100,9 @@ pub(crate) struct AggregateArgs {
     /// Encrypted weights of vectors, as scores writes them; --key is the evaluation key then
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
+    /// Folder to make for the requests to openers, one file each, where the job has openers
+    #[arg(long, value_name = "FOLDER", conflicts_with = "weights")]
+    pub(crate) requests: Option<PathBuf>,
     /// The contributions, or vectors
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
@@ -124,6 +127,20 @@ pub(crate) struct Opening {
 }
 
 #[derive(Args)]
+pub(crate) struct OpenerArgs {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    #[command(flatten)]
+    pub(crate) used: Used,
+    #[command(flatten)]
+    pub(crate) input: InArg,
+    #[command(flatten)]
+    pub(crate) out: OutArg,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Args)]
 pub(crate) struct DecryptArgs {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
@@ -137,6 +154,9 @@ pub(crate) struct DecryptArgs {
     /// the integer tensors that it has besides
     #[arg(long, value_name = "FILE")]
     pub(crate) template: Option<PathBuf>,
+    /// Answers of openers, separated by commas, where the job has openers
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    pub(crate) answers: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) opening: Opening,
     #[command(flatten)]

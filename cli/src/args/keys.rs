@@ -26,6 +26,13 @@ pub(crate) struct KeygenArgs {
     /// which the aggregator does it with (30 MB)
     #[arg(long)]
     pub(crate) ranges_key: bool,
+    /// Of ckks-sum-threshold: make the identity of one member alone, and member.pub for whoever makes the job
+    #[arg(long, conflicts_with = "ranges_key")]
+    pub(crate) member: bool,
+    /// Of ckks-sum-threshold: openers whose answers open a sum [default: as few as keep a third of them from learning
+    /// anything together]
+    #[arg(long, conflicts_with = "member")]
+    pub(crate) open: Option<usize>,
     #[command(flatten)]
     pub(crate) out: FolderArg,
     /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
@@ -56,6 +63,15 @@ pub(crate) struct JobArgs {
     pub(crate) out: OutArg,
     #[command(flatten)]
     pub(crate) clients: ClientsArgs,
+    /// Under ckks-sum-threshold: the public files of all clients, in the order of their numbers, separated by commas
+    #[arg(long, value_name = "FILES", value_delimiter = ',', conflicts_with = "clients")]
+    pub(crate) members: Vec<PathBuf>,
+    /// The public files of those who open sums, separated by commas [default: the members, the first 32 at most]
+    #[arg(long, value_name = "FILES", value_delimiter = ',', requires = "members")]
+    pub(crate) openers: Vec<PathBuf>,
+    /// Openers whose answers open a sum [default: as few as keep a third of them from learning anything together]
+    #[arg(long, requires = "members")]
+    pub(crate) open: Option<usize>,
     /// Most clients that are assumed to collude: every sum has at least two contributors beyond them [default: less
     /// than a third of the clients]
     #[arg(long)]

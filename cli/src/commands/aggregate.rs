@@ -1,7 +1,7 @@
 //! `ciphergram aggregate`.
 
 use ciphergram_accel::CpuEngine;
-use ciphergram_he::{Contribution, Error, KeyFile, aggregate};
+use ciphergram_he::{Contribution, Error, KeyFile, Summing, keys::write_new};
 use serde_json::json;
 
 use crate::{
@@ -32,6 +32,10 @@ pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
         let error = Error::TooManyContributors { found: args.inputs.len(), admitted };
         return Err(here(error).into());
     }
+    if job.openers().is_ok() != args.requests.is_some() {
+        let text = "--requests is for jobs with openers, who open no sum without";
+        return Err(Failure::Misuse(text.into()));
+    }
     let read = [Some(&args.agreed.key.path), args.agreed.job.as_ref()];
     let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();
     let mut out = OutputFile::create(&args.out.path, FileKind::Sum, &named(&read))?;
@@ -42,9 +46,22 @@ pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
         let bytes = std::fs::read(path).map_err(Error::from);
         (path.display(), bytes.and_then(|bytes| Contribution::from_vec(bytes, &key)))
     });
-    let sum = aggregate(&key, &job, engine(args.place.engine), contributions)?;
+    let mut summing = Summing::new(&key, &job, engine(args.place.engine))?;
+    for (name, contribution) in contributions {
+        contribution.and_then(|c| summing.add(&c)).map_err(|e| e.within(name))?;
+    }
+    let requests = summing.requests();
+    let sum = summing.finish()?;
     let (head, stream, digest) = sum.to_parts(&key);
     [&head[..], stream, &digest].into_iter().try_for_each(|part| out.put(part))?;
+    if let Some(folder) = &args.requests {
+        files::fill(folder, |folder| {
+            requests.iter().try_for_each(|request| {
+                let path = folder.join(format!("{}.request", request.opener));
+                Ok(write_new(&path, &request.to_bytes(&key), 0o644)?)
+            })
+        })?;
+    }
     out.commit()?;
     drop(progress);
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());

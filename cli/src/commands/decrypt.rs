@@ -2,7 +2,9 @@
 
 use std::{fs::File, path::Path};
 
-use ciphergram_he::{Destination, Error, KeyFile, Sum, Update, codec::Output};
+use ciphergram_he::{
+    AnyKey, Destination, Error, KeyFile, KeyRef, Sum, Update, codec::Output, threshold::OpenAnswer,
+};
 use serde_json::json;
 
 use crate::{
@@ -39,16 +41,23 @@ pub(crate) fn run(args: &DecryptArgs) -> Result<(), Failure> {
         KeyFile::Levelled(key, _) => return vectors::decrypt(args, &key),
         KeyFile::Sums(key) => key,
     };
-    key.secret().map_err(|e| e.within(args.agreed.key.path.display()))?;
+    if !matches!(key, AnyKey::Identity(..)) {
+        key.secret().map_err(|e| e.within(args.agreed.key.path.display()))?;
+    }
     let mut files = files::beside_key(key, &args.agreed, &args.used)?;
     let min_clients = args.opening.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
-    let member = files.opener(engine(args.place.engine))?;
+    let member = files.decryptor(engine(args.place.engine))?;
     let key = member.key.public();
     let here = |e: Error| e.within(args.input.path.display());
     let progress =
         ProgressLine::new(args.report.json, format!("decrypting {}", args.input.path.display()));
     let sum = Sum::from_vec(files::read(&args.input.path)?, key).map_err(here)?;
+    let answers = args.answers.iter().map(|path| {
+        let read = files::read(path)?;
+        Ok(OpenAnswer::from_bytes(&read, key).map_err(|e| e.within(path.display()))?)
+    });
+    let answers = answers.collect::<Result<Vec<_>, Failure>>()?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
     let inputs = [&args.input.path, &args.agreed.key.path].into_iter().chain(&args.agreed.job);
     let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
@@ -58,7 +67,11 @@ pub(crate) fn run(args: &DecryptArgs) -> Result<(), Failure> {
     let open = |file: &File| {
         let observe = &progress.counter(chunks.into());
         let to = Destination::File { file, template: template.as_ref(), observe };
-        member.open_sum(&sum, output(args.opening.sum), to)
+        let output = output(args.opening.sum);
+        match member.key {
+            KeyRef::Member(_) => member.open_answered(&sum, &answers, output, to),
+            _ => member.open_sum(&sum, output, to),
+        }
     };
     out.fill(open, |e| match e {
         // What the sum is read from is in memory.

@@ -10,6 +10,7 @@ use ciphergram_he::{
     codec::{Precision, RangesFile},
     frame::{self, Frame},
     keys::permission_warning,
+    threshold::{OpenAnswer, OpenRequest, OpenerId},
 };
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -61,7 +62,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         FileKind::Node => plain::node(text(), path, &mut found)?,
         FileKind::AllowList => plain::allow_list(text(), path, &mut found)?,
         FileKind::Ledger => plain::ledger(text(), &mut found),
-        known @ (FileKind::Report | FileKind::Cohorts) => {
+        FileKind::Member => {
+            OpenerId::of_text(text()).map_err(here)?;
+            found.add("kind", "member", "what others know a member of a job by");
+        }
+        known @ (FileKind::Report | FileKind::Cohorts | FileKind::Prekeys) => {
             found.add("kind", known.words(), known.words());
         }
         FileKind::Ranges => ranges(text(), &mut found).map_err(here)?,
@@ -122,6 +127,22 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add("bytes", bytes.len(), format!("{:.0} MB", bytes.len() as f64 / 1e6));
             return Ok(());
         }
+        frame::Kind::OpenRequest => {
+            let request = OpenRequest::from_frame(&frame)?;
+            found.add_same("job", request.job.to_string());
+            found.add_same("round", request.round);
+            found.add_same("opener", request.opener);
+            let clients: Vec<_> = request.contributors().map(|c| c.number).collect();
+            found.add("clients_summed", clients.clone(), format!("{clients:?}"));
+            return Ok(());
+        }
+        frame::Kind::OpenAnswer => {
+            let answer = OpenAnswer::from_frame(&frame)?;
+            found.add_same("job", answer.job.to_string());
+            found.add_same("round", answer.round);
+            found.add_same("opener", answer.opener);
+            return Ok(());
+        }
         frame::Kind::Announcement
         | frame::Kind::RoundTerms
         | frame::Kind::Vector
@@ -168,11 +189,7 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     found.json.insert("fields_per_slot".into(), json!(g.fields_per_slot));
     if let Some(rlwe) = p.rlwe() {
         let (n, log_q) = (rlwe.ring.degree(), rlwe.log_q());
-        found.add(
-            "ring_degree",
-            n,
-            format!("N = {n}, log2 Q = {log_q:.2}, ternary secret, 128-bit"),
-        );
+        found.add("ring_degree", n, format!("N = {n}, log2 Q = {log_q:.2}, 128-bit"));
     }
 }
 
@@ -285,6 +302,10 @@ fn key(text: &str, args: &InspectArgs, found: &mut Findings) -> Result<(), Failu
             let words = if key.public().encrypts() { "those who decrypt" } else { "the clients" };
             found.add("kind", "secret key", format!("secret key: for {words}, and no one else"));
         }
+        AnyKey::Identity(..) => {
+            let words = "identity of a member: for this one, and no one else; it opens no sum";
+            found.add("kind", "identity of a member", words);
+        }
     }
     if let Some(warning) = permission_warning(path).filter(|_| !matches!(key, AnyKey::Public(_))) {
         warn(&warning);
@@ -300,7 +321,7 @@ fn key(text: &str, args: &InspectArgs, found: &mut Findings) -> Result<(), Failu
     }
     match key {
         AnyKey::Secret(..) => use_of(key.public(), args, found),
-        AnyKey::Public(_) | AnyKey::Client(..) => Ok(()),
+        AnyKey::Public(_) | AnyKey::Client(..) | AnyKey::Identity(..) => Ok(()),
     }
 }
 

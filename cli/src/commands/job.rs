@@ -1,9 +1,12 @@
 //! `ciphergram job`.
 
+use std::{path::PathBuf, sync::Arc};
+
 use ciphergram_he::{
-    AnyKey, Error, Limits,
+    AnyKey, Error, Job, Limits,
     job::{AllowedNode, Budget, NoiseLimits, PrivateRanges, SettledTensor},
     private_ranges::{RangesSecret, Rank},
+    threshold::{MAX_OPENERS, OpenerId, Openers, Quorum},
 };
 use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
@@ -19,7 +22,9 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
     let key = files::read_key(&args.key.path)?;
     key.public().check_sums().map_err(|e| e.within(args.key.path.display()))?;
     let defaults = Limits::of_key(key.public());
-    let clients = args.clients.count.unwrap_or(defaults.clients);
+    let openers = openers(args)?;
+    let members = openers.as_ref().map(|openers| openers.members().len() as u16);
+    let clients = args.clients.count.or(members).unwrap_or(defaults.clients);
     let mut max_weight = args.max_weight;
     let (mut tensors, mut kept) = (None, None);
     let settled = match &args.ranges {
@@ -65,10 +70,11 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
         allow,
         private_ranges,
         bits: args.bits.clone(),
+        openers,
         ..defaults
     };
     let limits = limits.up_to(max_weight, args.max_range)?;
-    let job = ciphergram_he::Job::new(key.public(), limits)?;
+    let job = Job::new(key.public(), limits)?;
     job.save(&args.out.path)?;
     let (id, limits) = (job.id().to_string(), job.limits());
     let mut lines = vec![
@@ -81,6 +87,7 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
             limits.max_range
         ),
     ];
+    lines.extend(quorum_words(&job));
     if let Ok(PrivateRanges { rank, levels, agree_every, clip_norm, .. }) = job.private_ranges() {
         let of = |rank: &Rank| match rank {
             Rank::Largest(k) => format!("of rank {k}, the largest being 1"),
@@ -111,6 +118,35 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
         &json!({"out": shown(&args.out.path), "id": id, "job": content}),
         &lines,
     )
+}
+
+/// Returns who opens sums, if openers do.
+fn openers(args: &JobArgs) -> Result<Option<Arc<Openers>>, Failure> {
+    if args.members.is_empty() {
+        return Ok(None);
+    }
+    let load = |paths: &[PathBuf]| {
+        paths.iter().map(|path| OpenerId::load(path)).collect::<Result<Vec<_>, _>>()
+    };
+    let members = load(&args.members)?;
+    let openers = match &args.openers[..] {
+        [] => members.iter().take(MAX_OPENERS).cloned().collect(),
+        named => load(named)?,
+    };
+    let quorum = Quorum::new(openers.len(), args.open)?;
+    let members = members.into_iter().map(|member| member.id).collect();
+    Ok(Some(Arc::new(Openers::new(quorum, openers, members)?)))
+}
+
+/// Says what the openers of a job come to.
+pub(crate) fn quorum_words(job: &Job) -> Option<String> {
+    let quorum = job.openers().ok()?.quorum();
+    let Quorum { openers, open, faulty } = quorum;
+    Some(format!(
+        "any {open} of {openers} openers open a sum: {} may be silent, and up to {faulty} together learn \
+         nothing",
+        quorum.silent()
+    ))
 }
 
 /// Returns how ranges are agreed on, if they are: by the secret in a client's key.

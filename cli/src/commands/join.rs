@@ -219,7 +219,7 @@ impl Outputs {
                 let values = update.tensors().iter().filter_map(|t| t.spec.values()).sum();
                 (FileKind::Sum, key.public().parameters().chunks(values).total_bytes() as u64)
             }
-            KeyRef::Secret(..) => (FileKind::Tensors, update.file_bytes()?),
+            KeyRef::Secret(..) | KeyRef::Member(_) => (FileKind::Tensors, update.file_bytes()?),
         };
         let mut out = OutputFile::create(&args.out.path, kind, &named(&inputs))?;
         out.reserve(bytes)?;
@@ -239,7 +239,7 @@ impl Outputs {
     ) -> Result<(), Failure> {
         let Participation { member, update, .. } = participation;
         match member.key {
-            KeyRef::Secret(..) => {
+            KeyRef::Secret(..) | KeyRef::Member(_) => {
                 let open = |file: &File| {
                     let to = Destination::File { file, template: Some(update), observe: &|_| {} };
                     round.open_to(member, output(args.opening.sum), to)
@@ -279,7 +279,7 @@ fn describe(
     let (kept, kept_words) = kept(participation.update);
     lines.extend(kept_words);
     let (name, closed) = match key {
-        KeyRef::Secret(..) => (output_name(args.opening.sum), ""),
+        KeyRef::Secret(..) | KeyRef::Member(_) => (output_name(args.opening.sum), ""),
         KeyRef::Client(_) => {
             ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt")
         }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ciphergram_he::{
-    Error, Job, Limits, PublicKey, Scheme, SecretKey,
-    keys::{RANGES_KEY, write_folder},
+    Error, IdentityKey, Job, Limits, Parameters, PublicKey, Scheme, SecretKey,
+    keys::{RANGES_KEY, write_folder, write_identities, write_new},
     params::Literal,
     private_ranges::{HAS_BOOTSTRAPS, RangesSecret},
 };
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{AnyScheme, KeygenArgs},
-    commands::vectors,
+    commands::{job::quorum_words, vectors},
     failure::{Failure, at},
     files,
     progress::ProgressLine,
@@ -26,6 +26,10 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
         let key = files::read_secret(path)?.upgrade().map_err(|e| e.within(path.display()))?;
         let (value, lines) = write(&key, Limits::of_key(key.public()), &args.out.path, None)?;
         return report(args.report.json, &value, &lines);
+    }
+    if !matches!(args.set.scheme, AnyScheme::Sums(Scheme::CkksSumThreshold)) {
+        let given = [("--member", args.member), ("--open", args.open.is_some())];
+        vectors::refuse(&given, "a scheme whose sums a key opens")?;
     }
     let scheme = match args.set.scheme {
         AnyScheme::Levelled(preset) => {
@@ -43,6 +47,9 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
         return Err(Error::WithoutTfhe.into());
     }
     let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
+    if literal.scheme == Scheme::CkksSumThreshold {
+        return identities(args, literal);
+    }
     let progress = ProgressLine::new(
         args.report.json,
         format!("looking for the primes of a {} key", literal.scheme),
@@ -64,6 +71,61 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
         value["replaces"] = former.key.id().to_string().into();
         lines.extend(former.steps(&key, &args.out.path));
     }
+    report(args.report.json, &value, &lines)
+}
+
+/// Makes the identity of one member, or of all clients of a job with their job.
+fn identities(args: &KeygenArgs, literal: Literal) -> Result<(), Failure> {
+    let given = [
+        ("--ranges-key", args.ranges_key),
+        ("--public-encrypt", args.set.of_sums()[2].1),
+        ("--replaces", args.replaces.is_some()),
+    ];
+    vectors::refuse(&given, literal.scheme.name())?;
+    let public = PublicKey::of_parameters(Parameters::new(literal).map_err(Error::from)?)?;
+    let out = &args.out.path;
+    let Literal { scheme, clients, bits } = literal;
+    let (clients, parties) = (clients as u16, counted(clients, "client"));
+    let mut value = json!({"scheme": scheme.name(), "clients": clients, "bits": bits});
+    if args.member {
+        let key = IdentityKey::generate(public)?;
+        files::fill(out, |folder| {
+            let known = key.save(&folder.join("identity.json"))?;
+            let member = folder.join("member.pub");
+            write_new(&member, known.to_text().as_bytes(), 0o644)?;
+            Ok(key.public.save(&folder.join("public.json"))?)
+        })?;
+        let [identity, member] = ["identity.json", "member.pub"].map(|name| out.join(name));
+        value["identity"] = shown(&identity).into();
+        value["member"] = shown(&member).into();
+        let lines = [
+            format!("{}  for this member, and for no one else", identity.display()),
+            format!("{}  for whoever makes the job", member.display()),
+            format!("{}  for the aggregator, the same of all", out.join("public.json").display()),
+        ];
+        return report(args.report.json, &value, &lines);
+    }
+    let limits = Limits::of_key(&public);
+    files::fill(out, |folder| {
+        write_identities(&public, limits.clone(), args.open, folder)?;
+        Ok(LocalNodes::of_folder(folder).draw()?)
+    })?;
+    let [public_path, _, identities, job_path] = files::KEY_FILES.map(|name| out.join(name));
+    let job = Job::load(&job_path, &public)?;
+    value["public"] = shown(&public_path).into();
+    value["job"] = shown(&job_path).into();
+    value["client_keys"] = shown(&identities).into();
+    let last = clients - 1;
+    let mut lines = vec![
+        format!("{scheme}, for sums of at most {parties} at {bits} bits"),
+        format!("{}  for the aggregator", public_path.display()),
+        format!(
+            "{}  one for each client, its identity: 0.json to {last}.json, each with its prekeys",
+            identities.display()
+        ),
+        format!("{}  for all of them: members, openers and limits", job_path.display()),
+    ];
+    lines.extend(quorum_words(&job));
     report(args.report.json, &value, &lines)
 }
 

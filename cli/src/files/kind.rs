@@ -37,6 +37,14 @@ pub(crate) enum FileKind {
     AgreedRanges,
     /// The key that they are agreed with.
     RangesKey,
+    /// What an aggregator asks an opener.
+    OpenRequest,
+    /// What an opener answers.
+    OpenAnswer,
+    /// What others know a member of a job by.
+    Member,
+    /// The one-time keys of an opener.
+    Prekeys,
     /// Figures of a command, as JSON.
     Report,
     /// The cohorts of a mean, as JSON.
@@ -74,6 +82,10 @@ impl FileKind {
             Self::RangesProposal => "a proposal of ranges",
             Self::AgreedRanges => "agreed ranges, encrypted",
             Self::RangesKey => "an evaluation key of ranges",
+            Self::OpenRequest => "a request to an opener",
+            Self::OpenAnswer => "an answer of an opener",
+            Self::Member => "a member's public file",
+            Self::Prekeys => "an opener's one-time keys",
             Self::Report => "a report (JSON)",
             Self::Cohorts => "cohorts (JSON)",
             Self::Capture => "a capture (pcap)",
@@ -120,6 +132,8 @@ impl FileKind {
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 7, ..] => Self::RangesProposal,
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 8, ..] => Self::AgreedRanges,
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 9, ..] => Self::RangesKey,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 10, ..] => Self::OpenRequest,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 11, ..] => Self::OpenAnswer,
             // The length of the header, which is a JSON object.
             [_, _, _, _, _, 0, 0, 0, b'{', ..] => Self::Tensors,
             _ if spool::is_spool(bytes) => Self::Spool,
@@ -179,9 +193,14 @@ impl FileKind {
             || line.split_once(char::is_whitespace).is_some_and(|(node, _)| is_key(node))
         {
             Self::AllowList
+        } else if first.starts_with("# ciphergram member") {
+            Self::Member
+        } else if first.starts_with("# ciphergram prekeys") {
+            Self::Prekeys
         } else if first.starts_with("# ciphergram node") || is_key(line) {
             Self::Node
-        } else if ["sealed", "opening", "opened", "failed", "refused"].contains(&verb)
+        } else if ["sealed", "answered", "prekey", "opening", "opened", "failed", "refused"]
+            .contains(&verb)
             || first.starts_with("# ciphergram ledger")
         {
             Self::Ledger

@@ -84,6 +84,14 @@ class NoEvaluationKey(CiphergramError):
     """Work on vectors that there is no key for. Field: ``rotation``, where it is one."""
 
 
+class NotAMember(CiphergramError):
+    """An identity that has no part in a job, or a job without openers where some are needed."""
+
+
+class OpenerError(CiphergramError):
+    """Something between a client and an opener that is not their own. Fields: ``opener`` or ``client``."""
+
+
 class NoRangesKey(CiphergramError):
     """Private ranges, and no key to propose, find or open them with, or a package that was built without them."""
 

@@ -20,6 +20,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("ranges", "--out nowhere/out none"),
     ("encrypt", "--key none --in none --out nowhere/out"),
     ("aggregate", "--key none --out nowhere/out none"),
+    ("opener", "--key none --in none --out nowhere/out"),
     ("decrypt", "--key none --in none --out nowhere/out"),
     ("vectors screen", "--key none --out nowhere/out none"),
     ("vectors scores", "--key none --in none --out nowhere/out"),

@@ -57,7 +57,7 @@ class _Named(Protocol):
 
 _Tensors: TypeAlias = _Named | _Path
 _HowIntegers: TypeAlias = Literal["keep", "sum", "refuse"]
-_Key: TypeAlias = PublicKey | SecretKey | ClientKey
+_Key: TypeAlias = PublicKey | SecretKey | ClientKey | Member
 _Holder: TypeAlias = SecretKey | ClientKey
 
 @final
@@ -212,6 +212,41 @@ class ClientKey:
     ) -> Announcement: ...
 
 @final
+class Member:
+    @property
+    def public(self) -> PublicKey: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def job(self) -> Job | None: ...
+    def encrypt(
+        self,
+        tensors: _Tensors,
+        *,
+        ranges: float | Mapping[str, float] | Ranges | None = None,
+        weight: int | None = None,
+        round: int | None = None,
+        max_weight: int | None = None,
+        clip: float | None = None,
+        integers: _HowIntegers = "keep",
+        job: Job | None = None,
+        engine: str = "cpu",
+    ) -> Contribution: ...
+    def answer(self, request: Buffer, *, job: Job | None = None) -> bytes: ...
+    def decrypt(
+        self,
+        sum: Sum | Buffer,
+        answers: Iterable[Buffer],
+        *,
+        total: bool = False,
+        like: _Named | Iterable[str] | None = None,
+        job: Job | None = None,
+        engine: str = "cpu",
+    ) -> Opened: ...
+
+@final
 class Keys(SecretKey):
     @property
     def secret(self) -> SecretKey: ...
@@ -313,6 +348,7 @@ class Sum:
 class Summing:
     def __new__(cls, public: _Key, *, job: Job | None = None, engine: str = "cpu") -> Self: ...
     def add(self, part: Contribution | Sum | Buffer) -> Summing: ...
+    def requests(self) -> list[bytes]: ...
     def finish(self) -> Sum: ...
     def __len__(self) -> int: ...
 
@@ -483,7 +519,17 @@ def keygen(
     agree_every: int | None = None,
     clip_norm: str | None = None,
 ) -> Keys: ...
-def load_keys(path: _Path, *, ledger: _Path | None = None) -> Keys | SecretKey | ClientKey | PublicKey: ...
+def keygen_members(
+    folder: _Path,
+    *,
+    clients: int,
+    open: int | None = None,
+    bits: int = 16,
+    min_clients: int | None = None,
+    max_weight: int | None = None,
+    max_range: float | None = None,
+) -> list[Member]: ...
+def load_keys(path: _Path, *, ledger: _Path | None = None) -> Keys | SecretKey | ClientKey | PublicKey | Member: ...
 @overload
 def ranges(
     tensors: _Tensors,
