@@ -490,6 +490,8 @@ class _Holder:
             raise cg.KeyKind(
                 f"{path}: a public key opens and seals nothing for a site: give its secret one"
             )
+        if isinstance(loaded, cg.Member):
+            raise cg.KeyKind(f"{path}: openers are not asked in rounds of this framework yet")
         self.key = loaded
         self.job = _job(self.key.public, job, fl_ctx)
 
