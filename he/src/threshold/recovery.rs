@@ -38,7 +38,8 @@ impl SumSecret {
     /// Recovers the secret of a sum from openers' answers, the first that fit together.
     ///
     /// # Errors
-    /// As [`candidates`](Self::candidates); [`Error::FalseAnswers`].
+    /// A sum that is not of one set of contributors; [`Error::Opener`], whose answer is not its own or of another sum;
+    /// [`Error::TooFewAnswers`] about the same contributions; [`Error::FalseAnswers`]; the engine's.
     pub fn recover(
         member: &MemberKey,
         job: &Job,
@@ -53,8 +54,7 @@ impl SumSecret {
     /// Which it is shows when the sum opens.
     ///
     /// # Errors
-    /// A sum that is not of one set of contributors; [`Error::Opener`], whose answer is not its own or of another sum;
-    /// [`Error::TooFewAnswers`] about the same contributions. Of each, the engine's.
+    /// As [`recover`](Self::recover); of each, the engine's alone.
     pub(crate) fn candidates(
         member: &MemberKey,
         job: &Job,
