@@ -90,6 +90,14 @@ impl TryRng for StreamRng {
 
 impl TryCryptoRng for StreamRng {}
 
+/// Returns a centred binomial of 2 × 21 bits, as the step `noise` draws it of a word: the ones among bits 0–20 less
+/// those among bits 21–41. Constant time.
+#[must_use]
+pub fn centred_binomial(word: u64) -> i8 {
+    const HALF: u64 = (1 << 21) - 1;
+    (word & HALF).count_ones() as i8 - (word >> 21 & HALF).count_ones() as i8
+}
+
 #[cfg(test)]
 mod tests {
     use rand_chacha::ChaCha20Rng;

@@ -20,6 +20,7 @@ use crate::{
         Crt, FixedBase, Kind, LaneOp, LaneStep, LimbOp, LimbStep, PairOp, Program, ResidueOp,
         ResidueStep, RingOp, RingStep,
     },
+    random::centred_binomial,
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
@@ -77,7 +78,7 @@ impl Kernels for ReferenceEngine {
         };
         match &step.op {
             RingOp::Uniform => uniform(ring, out, a, args[1].item(0)[0]),
-            RingOp::Noise => small(centred_binomial),
+            RingOp::Noise => small(|word| centred_binomial(word).into()),
             RingOp::Ternary => small(ternary),
             RingOp::Lift { signed, .. } => {
                 for (out, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
@@ -432,9 +433,4 @@ pub(crate) fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
 
 pub(crate) fn ternary(word: u64) -> i64 {
     ((3 * u128::from(word)) >> 64) as i64 - 1
-}
-
-pub(crate) fn centred_binomial(word: u64) -> i64 {
-    const HALF: u64 = (1 << 21) - 1;
-    i64::from((word & HALF).count_ones()) - i64::from((word >> 21 & HALF).count_ones())
 }

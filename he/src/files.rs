@@ -40,6 +40,18 @@ pub fn beside(key: &Path, name: &str) -> PathBuf {
     if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 
+/// Returns the path of a file whose name is that of another and this end, wherever links to that lead.
+pub(crate) fn sibling_of(path: &Path, end: &str) -> PathBuf {
+    with_end(&fs::canonicalize(path).unwrap_or_else(|_| path.into()), end)
+}
+
+/// Returns a path with some more at its end.
+pub(crate) fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
 /// Writes a file of these permissions where there is none, and waits until it is on disk. Nothing is left of one that
 /// cannot be written whole.
 ///
@@ -70,9 +82,7 @@ pub fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
 /// # Errors
 /// It cannot be written.
 pub(crate) fn replace(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".next");
-    let next = PathBuf::from(name);
+    let next = with_end(path, ".next");
     // One that was cut short.
     let _ = fs::remove_file(&next);
     write_new(&next, text, mode)?;

@@ -73,19 +73,6 @@ impl<'a> KeyRef<'a> {
         }
     }
 
-    /// Returns the key of a client of a job with openers.
-    ///
-    /// # Errors
-    /// [`Error::KeyKind`].
-    pub(crate) fn member(self) -> Result<&'a MemberKey, Error> {
-        let found = match self {
-            Self::Member(key) => return Ok(key),
-            Self::Client(_) => "client's",
-            Self::Secret(..) => "secret",
-        };
-        Err(Error::KeyKind { found, needed: "openers answer to identities of their job" })
-    }
-
     /// Returns the secret of private ranges beside it, if there is one.
     #[must_use]
     pub fn ranges_secret(self) -> Option<&'a RangesSecret> {

@@ -34,11 +34,15 @@ use std::{
 };
 
 use self::{
-    lines::{Lines, Locked, Sync, chosen, lock, path_beside, with_end},
+    lines::{ENDING, Lines, Locked, Sync, chosen, lock},
     record::{End, Known},
 };
 use crate::{
-    Error, Job, KeyRef, PublicKey, Sum, codec::OpenedRound, ids::hex, params::security::MAX_TRIES,
+    Error, Job, KeyRef, PublicKey, Sum,
+    codec::OpenedRound,
+    files::{sibling_of, with_end},
+    ids::hex,
+    params::security::MAX_TRIES,
     threshold::Prekey,
 };
 
@@ -65,7 +69,7 @@ impl Ledger {
     /// Returns the ledger beside a key's file, wherever links to that lead.
     #[must_use]
     pub fn beside(key: &Path) -> Self {
-        Self::at(path_beside(key))
+        Self::at(sibling_of(key, ENDING))
     }
 
     /// Returns the file of the ledger of a key's file: the one given, or that which `CIPHERGRAM_LEDGER` names, or else
@@ -74,7 +78,7 @@ impl Ledger {
     /// # Errors
     /// The file chosen is not there yet, and the one beside the key is.
     pub fn path_of(key: &Path, given: Option<PathBuf>) -> Result<PathBuf, Error> {
-        Ok(chosen(key, given)?.unwrap_or_else(|| path_beside(key)))
+        Ok(chosen(key, given)?.unwrap_or_else(|| sibling_of(key, ENDING)))
     }
 
     /// Returns the ledger of a file.
@@ -107,7 +111,7 @@ impl Ledger {
     /// # Errors
     /// There is a ledger beside that file already, or it cannot be written.
     pub fn move_beside(&self, key: &Path) -> Result<PathBuf, Error> {
-        let path = path_beside(key);
+        let path = sibling_of(key, ENDING);
         held(&self.0.lines).move_to(path.clone())?;
         Ok(path)
     }
@@ -204,20 +208,18 @@ impl Ledger {
     /// # Errors
     /// [`Error::Answered`]; the file cannot be read.
     pub(crate) fn check_unanswered(&self, job: &Job, round: u64) -> Result<(), Error> {
-        let last = held(&self.0.lines).read()?.last_answered(&job.id().to_string());
-        last.filter(|&last| last >= round)
-            .map_or(Ok(()), |last| Err(Error::Answered { round, last }))
+        held(&self.0.lines).read()?.check_unanswered(&job.id().to_string(), round)
     }
 
     /// Records that an opener answers for a round. Nothing of the answer may leave if this fails.
     ///
     /// # Errors
     /// [`Error::Answered`]; the file cannot be written.
-    pub fn answer(&self, job: &Job, round: u64) -> Result<(), Error> {
+    pub(crate) fn answer(&self, job: &Job, round: u64) -> Result<(), Error> {
         let name = job.id().to_string();
-        held(&self.0.lines).change(Sync::Now, |record| match record.last_answered(&name) {
-            Some(last) if last >= round => Err(Error::Answered { round, last }),
-            _ => Ok(Some(format!("answered {name} {round}"))),
+        held(&self.0.lines).change(Sync::Now, |record| {
+            record.check_unanswered(&name, round)?;
+            Ok(Some(format!("answered {name} {round}")))
         })
     }
 

@@ -13,13 +13,13 @@ use ciphergram_accel::Engine;
 use rayon::ThreadPool;
 
 use crate::{
-    Agreement, AnyKey, Error, Job, KeyRef, Ledger, SecretKey, Seed, Sum, Update,
+    Agreement, AnyKey, Error, IdentityKey, Job, KeyRef, Ledger, SecretKey, Seed, Sum, Update,
     codec::Output,
     exchange::Announcement,
     job::Terms,
     random,
     threshold::{MemberKey, OpenAnswer, OpenerKey, PrekeyChain, SumSecret},
-    update::{Destination, OpenedSum, SealPermit, Sealer, open_to},
+    update::{Destination, OpenedSum, SealPermit, Sealer, SumOpener, open_to},
 };
 
 /// A client of a job, as it seals updates and opens sums.
@@ -118,21 +118,44 @@ impl<'a> Member<'a> {
         self.ledger.seal(self.job, self.key.number(), round)
     }
 
-    /// Opens a sum to a destination by the secret key, with a record of it in the ledger.
+    /// Opens a sum to a destination, by the secret key or, in a job with openers, by their answers, with a record of it
+    /// in the ledger.
     ///
     /// Not to be called on the threads to compute on: a thread that waits there for parts of its own sum may begin
     /// another's opening, which waits for this one's turn.
     ///
     /// # Errors
-    /// A client's own key, which opens nothing; those of [`open_to`] and of [`Ledger::open`].
+    /// A client's own key, which opens nothing; those of [`SumSecret::recover`], of [`open_to`] and of
+    /// [`Ledger::open`].
     pub fn open_sum(
         &self,
         sum: &Sum,
+        answers: &[OpenAnswer],
         output: Output,
-        to: Destination<'_, '_>,
+        mut to: Destination<'_, '_>,
     ) -> Result<(), Error> {
-        let key = self.secret()?;
-        let open = || open_to(key, &*self.engine, sum, self.job, output, to);
+        let mut attempt =
+            |by: SumOpener<'_>| open_to(by, &*self.engine, sum, self.job, output, to.again());
+        let KeyRef::Member(key) = self.key else {
+            let key = self.secret()?;
+            let open = || attempt(key.into());
+            return self.ledger.open(key.public(), self.job, sum, || self.compute(open));
+        };
+        // The next contribution is sealed under them, whether this sum opens or not.
+        let told =
+            key.openers().told(answers.iter().map(|answer| (answer.opener, answer.prekey())))?;
+        self.ledger.learn(self.job, told)?;
+        let candidates = SumSecret::candidates(key, self.job, sum, answers)?;
+        let open = || {
+            for secret in candidates {
+                let opened = attempt((&secret?).into());
+                // By another set of answers it may open. It says nothing of any secret, and is no failure of the sum.
+                if !matches!(opened, Err(Error::NotTheirs { .. })) {
+                    return opened;
+                }
+            }
+            Err(Error::FalseAnswers { found: answers.len() })
+        };
         self.ledger.open(key.public(), self.job, sum, || self.compute(open))
     }
 
@@ -144,37 +167,6 @@ impl<'a> Member<'a> {
         let key = self.secret()?;
         let open = || OpenedSum::open(key, &*self.engine, sum, self.job);
         self.ledger.open(key.public(), self.job, sum, || self.compute(open))
-    }
-
-    /// Opens a sum to a destination by the answers of openers, likewise.
-    ///
-    /// # Errors
-    /// Those of [`SumSecret::recover`], of [`open_to`] and of [`Ledger::open`].
-    pub fn open_answered(
-        &self,
-        sum: &Sum,
-        answers: &[OpenAnswer],
-        output: Output,
-        to: Destination<'_, '_>,
-    ) -> Result<(), Error> {
-        let key = self.key.member()?;
-        // The next contribution is sealed under them, whether this sum opens or not.
-        let told =
-            key.openers().told(answers.iter().map(|answer| (answer.opener, answer.prekey())))?;
-        self.ledger.learn(self.job, told)?;
-        let mut candidates = SumSecret::candidates(key, self.job, sum, answers)?;
-        let mut to = to;
-        let mut open = || {
-            for secret in &mut candidates {
-                let opened = open_to(&secret?, &*self.engine, sum, self.job, output, to.again());
-                // By another set of answers it may open. It says nothing of any secret, and is no failure of the sum.
-                if !matches!(opened, Err(Error::NotTheirs { .. })) {
-                    return opened;
-                }
-            }
-            Err(Error::FalseAnswers { found: answers.len() })
-        };
-        self.ledger.open(key.public(), self.job, sum, || self.compute(&mut open))
     }
 
     fn secret(&self) -> Result<&'a SecretKey, Error> {
@@ -200,8 +192,8 @@ pub struct MemberFiles {
     pub job: Job,
     /// The record.
     pub ledger: Ledger,
-    /// The key of the client that an identity is in the job.
-    client: Option<MemberKey>,
+    /// The key of the client that an identity is in the job, if it is one.
+    client: Option<Result<MemberKey, Error>>,
 }
 
 impl MemberFiles {
@@ -218,13 +210,9 @@ impl MemberFiles {
     ) -> Result<Self, Error> {
         let job = Job::of_key(path, key.public(), job)?;
         let ledger = Ledger::at(Ledger::path_of(path, ledger)?);
+        // One that is an opener alone is no client.
         let client = match &key {
-            AnyKey::Identity(own, _) => {
-                // One that is an opener alone is no client.
-                let client = MemberKey::new(&own.public, own.identity.clone(), &job).ok();
-                let told = ledger.prekeys(&job)?;
-                client.map(|client| client.with_told(told))
-            }
+            AnyKey::Identity(own, _) => Some(own.client(&job, &ledger)),
             _ => None,
         };
         Ok(Self { path: path.into(), key, job, ledger, client })
@@ -248,10 +236,9 @@ impl MemberFiles {
         engine: Arc<dyn Engine>,
     ) -> Result<Member<'_>, Error> {
         let here = |e: Error| e.within(self.path.display());
-        let key = match (&self.key, &self.client) {
-            (AnyKey::Identity(..), Some(key)) => KeyRef::Member(key),
-            (AnyKey::Identity(..), None) => return Err(here(Error::NoMember { role: "client" })),
-            _ => self.key.as_client(number).map_err(here)?,
+        let key = match &self.client {
+            Some(client) => client.as_ref().map(KeyRef::Member).map_err(|e| here(e.clone()))?,
+            None => self.key.as_client(number).map_err(here)?,
         };
         if let (KeyRef::Member(key), Some(asked)) = (key, number)
             && asked != key.number()
@@ -288,7 +275,27 @@ impl MemberFiles {
             let needed = "openers answer with an identity";
             return Err(here(Error::KeyKind { found: "sums'", needed }));
         };
-        let chain = PrekeyChain::load(&self.path)?;
-        OpenerKey::new(&own.public, own.identity.clone(), chain, &self.job).map_err(here)
+        own.opener(&self.path, &self.job)
+    }
+}
+
+impl IdentityKey {
+    /// Finds the client that it is in a job, with the prekeys that openers told last.
+    ///
+    /// # Errors
+    /// Those of [`MemberKey::new`]; the ledger cannot be read.
+    pub fn client(&self, job: &Job, ledger: &Ledger) -> Result<MemberKey, Error> {
+        let told = ledger.prekeys(job)?;
+        Ok(MemberKey::new(&self.public, self.identity.clone(), job)?.with_told(told))
+    }
+
+    /// Finds the opener that it is in a job, by the prekeys beside its file.
+    ///
+    /// # Errors
+    /// Those of [`OpenerKey::new`]; its prekeys cannot be read.
+    pub fn opener(&self, path: &Path, job: &Job) -> Result<OpenerKey, Error> {
+        let chain = PrekeyChain::load(path)?;
+        OpenerKey::new(&self.public, self.identity.clone(), chain, job)
+            .map_err(|e| e.within(path.display()))
     }
 }

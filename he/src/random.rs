@@ -32,13 +32,6 @@ pub(crate) fn keystream(key: &[u8; 32], count: usize) -> Zeroizing<Vec<u64>> {
     words
 }
 
-/// Returns the difference of the numbers of ones in bits 0–20 and 21–41 of a word: what programs draw noise as.
-/// Constant time.
-pub(crate) fn centred_binomial(word: u64) -> i8 {
-    const HALF: u64 = (1 << 21) - 1;
-    (word & HALF).count_ones() as i8 - (word >> 21 & HALF).count_ones() as i8
-}
-
 /// Returns 32 bytes as four little-endian words: the form of seeds in programs.
 #[must_use]
 pub fn seed_words(seed: &[u8; 32]) -> [u64; 4] {

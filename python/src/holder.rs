@@ -6,9 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ciphergram_he::{
-    self as he, AnyKey, Ledger, Member, private_ranges::RangesSecret, threshold::MemberKey,
-};
+use ciphergram_he::{self as he, AnyKey, Ledger, Member, private_ranges::RangesSecret};
 use pyo3::prelude::*;
 
 use crate::{
@@ -153,8 +151,7 @@ impl Holder {
         let own;
         let key = match &*self.key {
             AnyKey::Identity(key, _) => {
-                let told = ledger.prekeys(job)?;
-                own = MemberKey::new(&key.public, key.identity.clone(), job)?.with_told(told);
+                own = key.client(job, &ledger)?;
                 (&own).into()
             }
             key => key.as_client(number)?,

@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ciphergram_he::{
-    AnyKey, Error as SchemeError, Limits, Parameters, PublicKey, Scheme,
-    keys::write_identities,
-    params::Literal,
-    threshold::{OpenRequest, OpenerKey, PrekeyChain},
+    AnyKey, Error as SchemeError, Limits, Parameters, PublicKey, Scheme, keys::write_identities,
+    params::Literal, threshold::OpenRequest,
 };
 use pyo3::{prelude::*, types::PyBytes};
 
@@ -50,8 +48,7 @@ impl PyMember {
             let AnyKey::Identity(own, _) = &*self.0.key else {
                 return Err(SchemeError::NoMember { role: "opener" }.into());
             };
-            let chain = PrekeyChain::load(path)?;
-            let mut opener = OpenerKey::new(&own.public, own.identity.clone(), chain, &job)?;
+            let mut opener = own.opener(path, &job)?;
             Ok(opener.answer(&job, &self.0.ledger()?, &request)?.to_bytes(public))
         })?;
         Ok(PyBytes::new(py, &answer))

@@ -3,8 +3,7 @@
 use std::{ffi::c_int, sync::OnceLock};
 
 use ciphergram_he::{
-    self as he, Destination, Error as SchemeError, Member,
-    codec::Output,
+    self as he, Destination, Error as SchemeError,
     frame::{Frame, Kind},
     threshold::OpenAnswer,
 };
@@ -214,36 +213,34 @@ impl PyMember {
             Ok(OpenAnswer::from_bytes(Frozen::new(&bytes?)?.as_ref(), public)?)
         };
         let answers = answers.try_iter()?.map(answer).collect::<Result<Vec<_>>>()?;
-        decrypt(py, &self.0, sum, (total, like, job, engine), |member, sum, output, to| {
-            member.open_answered(sum, &answers, output, to)
-        })
+        self.0.decrypt(py, sum, &answers, (total, like), (job, engine))
     }
 }
 
-/// How a sum is to be opened: to the weighted sum, laid out like tensors, under a job, by an engine.
-type Wanted<'a, 'py> = (bool, Option<&'a Bound<'py, PyAny>>, Option<&'a PyJob>, &'a str);
-
-/// Opens a sum to new arrays.
-fn decrypt<'py>(
-    py: Python<'py>,
-    holder: &Holder,
-    sum: &Bound<'py, PyAny>,
-    (total, like, job, engine): Wanted<'_, 'py>,
-    open: impl Fn(&Member<'_>, &he::Sum, Output, Destination<'_, '_>) -> Result<(), SchemeError> + Sync,
-) -> Result<Bound<'py, PyAny>> {
-    let (sum, job) = (PySum::of(sum)?, holder.job(job)?);
-    let sum = sum.get();
-    sum.check_key(holder.key.public())?;
-    let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
-    let (inner, target) = (&sum.sum, &mut arrays);
-    holder.act(Some(0), &job, engine, |member| {
-        py.detach(|| {
-            let mut slices = target.slices();
-            let to = Destination::Memory(&mut slices);
-            Ok(open(member, inner, opened::output(total), to)?)
-        })
-    })?;
-    opened::opened(py, arrays, &sum.sum, total, None)
+impl Holder {
+    /// Opens a sum to new arrays, of the weighted sum if that is asked for, laid out like tensors if some are given.
+    fn decrypt<'py>(
+        &self,
+        py: Python<'py>,
+        sum: &Bound<'py, PyAny>,
+        answers: &[OpenAnswer],
+        (total, like): (bool, Option<&Bound<'py, PyAny>>),
+        (job, engine): (Option<&PyJob>, &str),
+    ) -> Result<Bound<'py, PyAny>> {
+        let (sum, job) = (PySum::of(sum)?, self.job(job)?);
+        let sum = sum.get();
+        sum.check_key(self.key.public())?;
+        let mut arrays = Arrays::new(py, &sum.sum.agreement, like)?;
+        let (inner, target) = (&sum.sum, &mut arrays);
+        self.act(Some(0), &job, engine, |member| {
+            py.detach(|| {
+                let mut slices = target.slices();
+                let to = Destination::Memory(&mut slices);
+                Ok(member.open_sum(inner, answers, opened::output(total), to)?)
+            })
+        })?;
+        opened::opened(py, arrays, &sum.sum, total, None)
+    }
 }
 
 #[pymethods]
@@ -279,9 +276,6 @@ impl PySecretKey {
         job: Option<&PyJob>,
         engine: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let wanted = (total, like, job, engine);
-        decrypt(py, &self.0, sum, wanted, |member, sum, output, to| {
-            member.open_sum(sum, output, to)
-        })
+        self.0.decrypt(py, sum, &[], (total, like), (job, engine))
     }
 }

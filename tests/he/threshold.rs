@@ -146,7 +146,7 @@ fn contributions_go_on_under_the_prekeys_that_answers_tell() {
         let member = Member::new((&members[0]).into(), &world.job, &ledger, engine());
         let mut mean = vec![0; 36];
         let to = Destination::Memory(&mut [&mut mean]);
-        member.open_answered(&sum, &answers, Output::Mean, to).unwrap();
+        member.open_sum(&sum, &answers, Output::Mean, to).unwrap();
         assert_eq!(world.open(1, &sum, &answers).unwrap(), expected(&[0, 1, 2], 9));
         for member in &mut members {
             *member = member.clone().with_told(ledger.prekeys(&world.job).unwrap());
@@ -319,7 +319,7 @@ fn a_changed_sum_does_not_open() {
     let member = Member::new((&member).into(), &world.job, &ledger, engine());
     let open = |sum: &Sum| {
         let mut mean = vec![0; 4 * 700];
-        member.open_answered(sum, &answers, Output::Mean, Destination::Memory(&mut [&mut mean]))
+        member.open_sum(sum, &answers, Output::Mean, Destination::Memory(&mut [&mut mean]))
     };
     for _ in 0..6 {
         assert_eq!(open(&changed), Err(Error::FalseAnswers { found: 3 }));

@@ -170,10 +170,8 @@ impl Round {
 
     fn sum_up(&self) -> Result<(Vec<u8>, Vec<OpenRequest>), Error> {
         let key = self.keys.public();
-        let mut summing = Summing::new(key, &self.job, self.engine.clone())?;
-        for bytes in &self.contributions {
-            summing.add(&Contribution::from_bytes(bytes, key)?)?;
-        }
+        let read = self.contributions.iter().map(|bytes| Contribution::from_bytes(bytes, key));
+        let summing = Summing::of(key, &self.job, self.engine.clone(), (0..).zip(read))?;
         let requests = summing.requests();
         Ok((summing.finish()?.to_bytes(key), requests))
     }

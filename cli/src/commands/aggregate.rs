@@ -46,10 +46,7 @@ pub(crate) fn run(args: &AggregateArgs) -> Result<(), Failure> {
         let bytes = std::fs::read(path).map_err(Error::from);
         (path.display(), bytes.and_then(|bytes| Contribution::from_vec(bytes, &key)))
     });
-    let mut summing = Summing::new(&key, &job, engine(args.place.engine))?;
-    for (name, contribution) in contributions {
-        contribution.and_then(|c| summing.add(&c)).map_err(|e| e.within(name))?;
-    }
+    let summing = Summing::of(&key, &job, engine(args.place.engine), contributions)?;
     let requests = summing.requests();
     let sum = summing.finish()?;
     let (head, stream, digest) = sum.to_parts(&key);

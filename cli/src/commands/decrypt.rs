@@ -3,7 +3,7 @@
 use std::{fs::File, path::Path};
 
 use ciphergram_he::{
-    AnyKey, Destination, Error, KeyFile, KeyRef, Sum, Update, codec::Output, threshold::OpenAnswer,
+    AnyKey, Destination, Error, KeyFile, Sum, Update, codec::Output, threshold::OpenAnswer,
 };
 use serde_json::json;
 
@@ -67,11 +67,7 @@ pub(crate) fn run(args: &DecryptArgs) -> Result<(), Failure> {
     let open = |file: &File| {
         let observe = &progress.counter(chunks.into());
         let to = Destination::File { file, template: template.as_ref(), observe };
-        let output = output(args.opening.sum);
-        match member.key {
-            KeyRef::Member(_) => member.open_answered(&sum, &answers, output, to),
-            _ => member.open_sum(&sum, output, to),
-        }
+        member.open_sum(&sum, &answers, output(args.opening.sum), to)
     };
     out.fill(open, |e| match e {
         // What the sum is read from is in memory.

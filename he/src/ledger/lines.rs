@@ -8,10 +8,16 @@ use std::{
 };
 
 use super::record::Record;
-use crate::{Error, files::write_new, versions};
+use crate::{
+    Error,
+    files::{sibling_of, write_new},
+    versions,
+};
 
 const KIND: &str = "ledger";
 const VERSION: u32 = 1;
+/// The end of a ledger's name, behind that of its key's file.
+pub(super) const ENDING: &str = ".ledger";
 
 /// The lines of a ledger. Of those in memory only what they say is kept, which a client's rounds do not add to.
 #[derive(Debug, Default)]
@@ -224,7 +230,7 @@ fn write(file: &mut File, path: &Path, end: u64, lines: &str, sync: Sync) -> io:
 pub(super) fn chosen(key: &Path, given: Option<PathBuf>) -> Result<Option<PathBuf>, Error> {
     let named = || env::var_os("CIPHERGRAM_LEDGER").filter(|path| !path.is_empty());
     let Some(path) = given.or_else(|| named().map(PathBuf::from)) else { return Ok(None) };
-    let beside = path_beside(key);
+    let beside = sibling_of(key, ENDING);
     let is_same = || fs::canonicalize(&path).is_ok_and(|path| path == beside);
     if beside.exists() && !is_same() {
         // Rounds that the key sealed before would count for nothing.
@@ -238,17 +244,4 @@ pub(super) fn chosen(key: &Path, given: Option<PathBuf>) -> Result<Option<PathBu
         return Err(fault(&path, Error::Io { why }));
     }
     Ok(Some(path))
-}
-
-/// Returns where the ledger beside a key's file is, wherever links to that lead.
-pub(super) fn path_beside(key: &Path) -> PathBuf {
-    let key = fs::canonicalize(key).unwrap_or_else(|_| key.into());
-    with_end(&key, ".ledger")
-}
-
-/// Returns a path with some more at its end.
-pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
 }

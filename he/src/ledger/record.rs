@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, iter};
 
-use crate::{ids::parse_hex, threshold::Prekey};
+use crate::{Error, ids::parse_hex, threshold::Prekey};
 
 /// Everything that the lines so far say. Keys of maps are the words of lines.
 #[derive(Debug, Default, PartialEq)]
@@ -144,9 +144,12 @@ impl Record {
         self.sealed.get(&format!("{job} {number}")).copied()
     }
 
-    /// Returns the last round of a job that an opener answered for.
-    pub(super) fn last_answered(&self, job: &str) -> Option<u64> {
-        self.answered.get(job).copied()
+    /// Refuses a round of a job that an opener answered for, or an earlier one.
+    pub(super) fn check_unanswered(&self, job: &str, round: u64) -> Result<(), Error> {
+        match self.answered.get(job) {
+            Some(&last) if last >= round => Err(Error::Answered { round, last }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the prekey that an opener of a job told last.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ciphergram_accel::random::centred_binomial;
 use zeroize::Zeroizing;
 
 use super::{
@@ -46,7 +47,7 @@ impl OneTimeSecret {
         let seed = Zeroizing::new(*blake3::keyed_hash(&key, &material).as_bytes());
         let ring = &parameters.ring;
         let words = random::keystream(&derive(&seed, "secret", 0), ring.degree());
-        let coefficients = words.iter().map(|&word| random::centred_binomial(word));
+        let coefficients = words.iter().map(|&word| centred_binomial(word));
         let coefficients: Zeroizing<Vec<i8>> = Zeroizing::new(coefficients.collect());
         let secret = RlweSecret::of_small(&coefficients, ring, host())?;
         Ok(Self { seed, coefficients, secret, parameters: parameters.clone() })

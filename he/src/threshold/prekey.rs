@@ -6,7 +6,6 @@
 //! stole one cannot go on.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -22,7 +21,7 @@ use crate::{
     Error,
     bytes::{Reader, Writer},
     error::FrameError,
-    files::{read_text, replace},
+    files::{read_text, replace, sibling_of},
     ids::{hex, parse_hex},
     random, versions,
 };
@@ -37,6 +36,8 @@ pub(super) type Kem = Box<[u8; KEM_BYTES]>;
 const LIFETIME: u64 = 30 * 24 * 3600;
 const PURPOSE: &str = "ciphergram 2026 prekey";
 const KIND: &str = "prekeys";
+/// The end of the name of their file, behind that of the identity's.
+const ENDING: &str = ".prekeys";
 const VERSION: u32 = 1;
 
 /// The public half of the key that an opener opens its next shares with.
@@ -147,7 +148,7 @@ impl PrekeyChain {
     /// # Errors
     /// No randomness; the file is there, or cannot be written.
     pub fn create(identity: &Path) -> Result<Self, Error> {
-        let path = path_beside(identity);
+        let path = sibling_of(identity, ENDING);
         if path.exists() {
             return Err(Error::Exists { path });
         }
@@ -161,7 +162,7 @@ impl PrekeyChain {
     /// # Errors
     /// It is missing or damaged.
     pub fn load(identity: &Path) -> Result<Self, Error> {
-        let path = path_beside(identity);
+        let path = sibling_of(identity, ENDING);
         let read = || {
             let text = read_text("file of prekeys", &path)?;
             versions::check_lines(&text, KIND, VERSION)?;
@@ -277,11 +278,4 @@ pub(super) fn now() -> Result<u64, Error> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = since.map_err(|_| Error::Io { why: "the clock stands before 1970".into() })?;
     Ok(since.as_secs())
-}
-
-fn path_beside(identity: &Path) -> PathBuf {
-    let identity = fs::canonicalize(identity).unwrap_or_else(|_| identity.into());
-    let mut name = identity.into_os_string();
-    name.push(".prekeys");
-    name.into()
 }

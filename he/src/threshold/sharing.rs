@@ -15,8 +15,6 @@
 //! 1992, of packing. I. Cascudo, B. David, "SCRAPE: scalable randomness attested by public entities", 2017, of the
 //! proof.
 
-use std::ops::RangeInclusive;
-
 use zeroize::Zeroizing;
 
 use crate::{Error, random, schemes::rlwe::NOISE_BOUND};
@@ -173,8 +171,6 @@ pub(crate) struct Sharing {
     quorum: Quorum,
     field: Field,
     degree: usize,
-    /// The most that a coefficient of a sum of secrets is away from zero.
-    bound: i32,
 }
 
 impl Sharing {
@@ -183,7 +179,7 @@ impl Sharing {
         let bound = clients * NOISE_BOUND as u32;
         let points = u64::from(quorum.openers) + u64::from(quorum.open - quorum.faulty);
         let field = Field::above(u64::from(2 * bound).max(points));
-        Self { quorum, field, degree, bound: bound as i32 }
+        Self { quorum, field, degree }
     }
 
     /// Returns ρ, the rows that the coefficients lie in.
@@ -406,8 +402,8 @@ impl Sharing {
         }
         let padding = secret[self.degree..].iter().all(|&c| c == 0);
         secret.truncate(self.degree);
-        let bound = self.of(contributors);
-        (padding && secret.iter().all(|c| bound.contains(c))).then_some(secret)
+        let bound = contributors as i32 * NOISE_BOUND as i32;
+        (padding && secret.iter().all(|c| (-bound..=bound).contains(c))).then_some(secret)
     }
 
     fn secret_points(&self) -> impl Iterator<Item = u64> + use<> {
@@ -418,12 +414,6 @@ impl Sharing {
     fn centred(&self, x: u16) -> i32 {
         let (x, p) = (i32::from(x), self.field.p as i32);
         if x > p / 2 { x - p } else { x }
-    }
-
-    /// Returns the range of a coefficient of a sum of secrets.
-    fn of(&self, contributors: usize) -> RangeInclusive<i32> {
-        let bound = self.bound.min(contributors as i32 * NOISE_BOUND as i32);
-        -bound..=bound
     }
 }
 

@@ -60,6 +60,23 @@ impl Summing {
         })
     }
 
+    /// Makes the sum of whole contributions given one by one. `name` says which one an error is about.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new) and [`add`](Self::add). The offender is named.
+    pub fn of<'a, N: ToString>(
+        key: &PublicKey,
+        job: &Job,
+        engine: Arc<dyn Engine>,
+        contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
+    ) -> Result<Self, Error> {
+        let mut summing = Self::new(key, job, engine)?;
+        for (name, contribution) in contributions {
+            contribution.and_then(|c| summing.add(&c)).map_err(|e| e.within(name))?;
+        }
+        Ok(summing)
+    }
+
     /// Returns those whose contributions are in it.
     #[must_use]
     pub fn contributors(&self) -> &[Contributor] {
@@ -200,21 +217,15 @@ fn merge(parts: &[SummedPart], count: usize, chunks: usize) -> Vec<ContributorSe
     sets
 }
 
-/// Sums whole contributions given one by one.
-///
-/// `name` says which one an error is about.
+/// Sums whole contributions: [`Summing::of`], and then [`Summing::finish`].
 ///
 /// # Errors
-/// Those of [`Summing`]. The offender is named.
+/// Those of both.
 pub fn aggregate<'a, N: ToString>(
     key: &PublicKey,
     job: &Job,
     engine: Arc<dyn Engine>,
     contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
 ) -> Result<Sum, Error> {
-    let mut summing = Summing::new(key, job, engine)?;
-    for (name, contribution) in contributions {
-        contribution.and_then(|c| summing.add(&c)).map_err(|e| e.within(name))?;
-    }
-    summing.finish()
+    Summing::of(key, job, engine, contributions)?.finish()
 }

@@ -156,7 +156,7 @@ impl RoundResult {
         to: Destination<'_, '_>,
     ) -> Result<(), Error> {
         let clock = Instant::now();
-        let opened = member.open_sum(&self.sum, output, to);
+        let opened = member.open_sum(&self.sum, &[], output, to);
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
             Some(spool) => spool.remove().err().unwrap_or(error.into()),
