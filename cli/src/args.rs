@@ -30,14 +30,14 @@ pub(crate) use files::{
 };
 pub(crate) use keys::{BundleArgs, IdentityArgs, JobArgs, KeygenArgs};
 pub(crate) use measure::Bench;
-pub(crate) use rounds::{JoinArgs, Serve};
+pub(crate) use rounds::{JoinArgs, LinkArgs, Serve, ServerKeyArg};
 
 pub(crate) use show::{
     DevicesArgs, NoiseArgs, ParamsArgs, ProgramArgs, ShowCommand, ShownOperation,
 };
 pub(crate) use tune::Tune;
 use values::any_scheme;
-pub(crate) use values::{AnyScheme, JobRanges};
+pub(crate) use values::{AnyScheme, JobRanges, ServerName};
 pub(crate) use vectors::{PredictArgs, ScoresArgs, ScreenArgs, VectorsCommand};
 
 /// Encrypted gradient sums over reliable datagrams.

@@ -18,14 +18,18 @@ mod twin;
 use std::{
     fs,
     io::{self, IsTerminal as _},
+    path::Path,
 };
 
 use ciphergram_he::{
-    Limits, SecretKey, job::PrivateRanges, params::Literal, private_ranges::RangesSecret,
+    Limits, Parameters, PublicKey, Scheme, SecretKey, job::PrivateRanges, keys::write_identities,
+    params::Literal, private_ranges::RangesSecret, threshold::Quorum,
 };
+use ciphergram_nic::federation::nodes::LocalNodes;
 
 use crate::{
     args::{DemoArgs, LogFormat},
+    commands::vectors,
     failure::{Failure, at},
     files::{FileKind, OutputFile},
     progress::ProgressLine,
@@ -57,14 +61,10 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     })?;
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
-    let mut key = SecretKey::generate(literal)?;
-    if args.ranges.is_some() {
-        key = key.with_ranges_secret(RangesSecret::draw()?);
-    }
-    let limits = limits(args, &key);
-    crate::commands::keygen::write_files(&key, limits, folder.path(), None)?;
+    let parameters = Parameters::new(literal).map_err(ciphergram_he::Error::from)?;
+    let openers = write_keys(args, literal, folder.path())?;
 
-    let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
+    let mut checker = Checker::new(args, parameters, folder.path());
     let mut twin = PlaintextTraining::new(args.seed, usize::from(args.clients));
     print(&format!(
         "{}: {} client processes and an aggregator on loopback, {} parameters, {} images to train \
@@ -75,9 +75,14 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
         twin.training_images(),
         twin.test_images()
     ))?;
-    print(
-        "each client has secret.json: it contributes under a number of its own, and opens the sums",
-    )?;
+    match openers {
+        Some(Quorum { open, .. }) => print(&format!(
+            "each client has an identity, and no key opens a sum: clients do, {open} of them together"
+        ))?,
+        None => print(
+            "each client has secret.json: it contributes under a number of its own, and opens the sums",
+        )?,
+    }
     let mut processes = Processes::start(args, log, folder.path())?;
     let progress = io::stdout().is_terminal().then(|| ProgressLine::new(false, "round 1"));
     let mut summary = Summary::default();
@@ -98,6 +103,25 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
         out.commit()?;
     }
     summary.verdict()
+}
+
+/// Writes the keys of all clients into a folder; returns how many open a sum together, unless each does alone.
+fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<Option<Quorum>, Failure> {
+    if literal.scheme == Scheme::CkksSumThreshold {
+        vectors::refuse(&[("--ranges", args.ranges.is_some())], literal.scheme.name())?;
+        let parameters = Parameters::new(literal).map_err(ciphergram_he::Error::from)?;
+        let public = PublicKey::of_parameters(parameters)?;
+        let job = write_identities(&public, Limits::of_key(&public), None, folder)?;
+        LocalNodes::of_folder(folder).draw()?;
+        return Ok(Some(job.openers()?.quorum()));
+    }
+    let mut key = SecretKey::generate(literal)?;
+    if args.ranges.is_some() {
+        key = key.with_ranges_secret(RangesSecret::draw()?);
+    }
+    let limits = limits(args, &key);
+    crate::commands::keygen::write_files(&key, limits, folder, None)?;
+    Ok(None)
 }
 
 /// Returns the limits of the demo's job.

@@ -33,7 +33,6 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
             ));
         }
         E::NoMember { .. } => "it is of those whose member.pub job --members and --openers named",
-        E::OpenersApart => "encrypt, aggregate --requests, opener and decrypt --answers do it",
         E::TooFewAnswers { .. } => "name more with --answers",
         E::WithoutTfhe => "build it with `cargo build --release --features tfhe`",
         E::NoRangesSecret => "make one that has with keygen --ranges-key",

@@ -103,14 +103,14 @@ pub(crate) struct ClientNodes {
 
 /// Reads a client's own key, and the aggregator's, which is at one of these addresses.
 pub(crate) fn client(
-    args: &args::JoinArgs,
+    (key, link, server_key): (&Path, &args::LinkArgs, &args::ServerKeyArg),
     addresses: &[SocketAddr],
 ) -> Result<ClientNodes, Failure> {
     let options = "--identity FILE and --server-key KEY";
-    let client_nodes = || local(&args.agreed.key.path, addresses, options);
+    let client_nodes = || local(key, addresses, options);
     let identity =
-        args.link.identity.clone().map_or_else(|| Ok(client_nodes()?.client), Ok::<_, Failure>)?;
-    let (server, server_source) = match args.server_key {
+        link.identity.clone().map_or_else(|| Ok(client_nodes()?.client), Ok::<_, Failure>)?;
+    let (server, server_source) = match server_key.node {
         Some(node) => (node, "--server-key".into()),
         None => {
             let path = client_nodes()?.server_node;

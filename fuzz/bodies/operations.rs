@@ -14,8 +14,8 @@ use std::{
 };
 
 use ciphergram_nic::proto::{
-    ChunkAdder, ChunkLayout, Config, Endpoint, EndpointEvent, Identity, MESSAGE_WINDOW, MessageId,
-    NodeId, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion, Time,
+    ChunkAdder, ChunkLayout, Config, Counts, Endpoint, EndpointEvent, Identity, MESSAGE_WINDOW,
+    MessageId, NodeId, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion, Time,
 };
 
 /// Bytes of a script that are looked at, so that a run stays short.
@@ -143,7 +143,7 @@ impl End {
                     target: 2,
                     layout: LAYOUT,
                     shards: shards.into(),
-                    whole: false,
+                    counts: Counts::Chunks,
                 };
                 let region = SumRegion::new(config).expect("any key is a key");
                 endpoint.register_sum(rkey, region)
@@ -387,7 +387,9 @@ impl World {
                 drop(self.ends[end].answered(peer, message))
             }
             EndpointEvent::Unreachable { peer, .. } => self.ends[end].fail(peer),
-            EndpointEvent::ChunkClosed { .. } | EndpointEvent::Stranger { .. } => {}
+            EndpointEvent::ChunkClosed { .. }
+            | EndpointEvent::Staged { .. }
+            | EndpointEvent::Stranger { .. } => {}
         }
     }
 

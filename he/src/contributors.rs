@@ -19,6 +19,9 @@ pub struct Contributor {
 }
 
 impl Contributor {
+    /// Bytes that one is written as.
+    pub(crate) const BYTES: usize = 2 + 32;
+
     pub(crate) fn write(&self, w: &mut Writer) {
         w.u16(self.number);
         self.seed.write(w);

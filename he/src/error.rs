@@ -436,9 +436,6 @@ pub enum Error {
     /// A job of which openers open no sums, where some are needed.
     #[error("the job has no openers")]
     NoOpeners,
-    /// Openers in a round over a network, which does not ask them yet.
-    #[error("the job has openers, who answer over files and not yet in rounds over a network")]
-    OpenersApart,
     /// Something of an opener that is not what it should be.
     #[error("opener {opener}: {why}")]
     Opener {

@@ -175,14 +175,6 @@ impl Job {
         self.limits.openers.as_ref().ok_or(Error::NoOpeners)
     }
 
-    /// Refuses openers where they are not asked yet: they answer over files.
-    ///
-    /// # Errors
-    /// [`Error::OpenersApart`].
-    pub fn check_online(&self) -> Result<(), Error> {
-        if self.limits.openers.is_some() { Err(Error::OpenersApart) } else { Ok(()) }
-    }
-
     /// Returns the noise that every client adds its share of, if there is any.
     #[must_use]
     pub fn noise(&self) -> Option<&Noise> {

@@ -134,17 +134,35 @@ impl<'a> Member<'a> {
         output: Output,
         mut to: Destination<'_, '_>,
     ) -> Result<(), Error> {
-        let mut attempt =
-            |by: SumOpener<'_>| open_to(by, &*self.engine, sum, self.job, output, to.again());
+        self.open_by(sum, answers, |by| {
+            open_to(by, &*self.engine, sum, self.job, output, to.again())
+        })
+    }
+
+    /// Opens a sum to its exact integers, likewise.
+    ///
+    /// # Errors
+    /// As [`open_sum`](Self::open_sum), but for the destination's.
+    pub fn open_integers(&self, sum: &Sum, answers: &[OpenAnswer]) -> Result<OpenedSum, Error> {
+        self.open_by(sum, answers, |by| OpenedSum::open(by, &*self.engine, sum, self.job))
+    }
+
+    /// Opens a sum by whatever opens sums of the job.
+    fn open_by<T: Send>(
+        &self,
+        sum: &Sum,
+        answers: &[OpenAnswer],
+        mut attempt: impl FnMut(SumOpener<'_>) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
         let KeyRef::Member(key) = self.key else {
             let key = self.secret()?;
             let open = || attempt(key.into());
             return self.ledger.open(key.public(), self.job, sum, || self.compute(open));
         };
         // The next contribution is sealed under them, whether this sum opens or not.
-        let told =
-            key.openers().told(answers.iter().map(|answer| (answer.opener, answer.prekey())))?;
-        self.ledger.learn(self.job, told)?;
+        let told = answers.iter().map(|answer| (answer.opener, answer.prekey()));
+        let own = told.filter(|(opener, told)| key.openers().check_prekey(*opener, told).is_ok());
+        self.ledger.learn(self.job, own.collect())?;
         let candidates = SumSecret::candidates(key, self.job, sum, answers)?;
         let open = || {
             for secret in candidates {
@@ -156,16 +174,6 @@ impl<'a> Member<'a> {
             }
             Err(Error::FalseAnswers { found: answers.len() })
         };
-        self.ledger.open(key.public(), self.job, sum, || self.compute(open))
-    }
-
-    /// Opens a sum to its exact integers, likewise.
-    ///
-    /// # Errors
-    /// A client's own key; those of [`OpenedSum::open`] and of [`Ledger::open`].
-    pub fn open_integers(&self, sum: &Sum) -> Result<OpenedSum, Error> {
-        let key = self.secret()?;
-        let open = || OpenedSum::open(key, &*self.engine, sum, self.job);
         self.ledger.open(key.public(), self.job, sum, || self.compute(open))
     }
 
@@ -265,6 +273,19 @@ impl MemberFiles {
         Ok(Member::new(key.as_client(0), &self.job, &self.ledger, engine))
     }
 
+    /// Returns the opener that the client is as well, if it is one.
+    ///
+    /// # Errors
+    /// Its prekeys cannot be read.
+    pub fn own_opener(&self) -> Result<Option<OpenerKey>, Error> {
+        let (AnyKey::Identity(own, _), Ok(openers)) = (&self.key, self.job.openers()) else {
+            return Ok(None);
+        };
+        let id = own.identity.id();
+        let is_one = openers.openers().iter().any(|opener| opener.id == id);
+        is_one.then(|| self.opener()).transpose()
+    }
+
     /// Returns the opener that an identity is in the job.
     ///
     /// # Errors
@@ -286,6 +307,7 @@ impl IdentityKey {
     /// Those of [`MemberKey::new`]; the ledger cannot be read.
     pub fn client(&self, job: &Job, ledger: &Ledger) -> Result<MemberKey, Error> {
         let told = ledger.prekeys(job)?;
+        let told = told.iter().map(|(opener, prekey)| (*opener, prekey));
         Ok(MemberKey::new(&self.public, self.identity.clone(), job)?.with_told(told))
     }
 

@@ -14,7 +14,7 @@
 //! | `prekey` | one-time keys of openers, which shares are sealed under |
 //! | `sharing` | packed Shamir shares |
 //! | `one_time` | the secret of a contribution |
-//! | `boxes` | shares sealed to openers, signed with the contribution |
+//! | `boxes`, `messages` | shares sealed to openers, signed with the contribution; those of a sum |
 //! | `member`, `opener` | what a client and an opener do |
 //! | `request`, `answer`, `recovery` | from the set of contributors to the secret of their sum |
 
@@ -22,6 +22,7 @@ mod answer;
 mod boxes;
 mod identity;
 mod member;
+mod messages;
 mod one_time;
 mod opener;
 mod openers;
@@ -36,8 +37,9 @@ pub use boxes::KeyMessage;
 pub use identity::{Identity, MemberId};
 pub(crate) use member::KeySealer;
 pub use member::MemberKey;
+pub use messages::KeyMessages;
 pub use opener::OpenerKey;
-pub use openers::{OpenerId, Openers};
+pub use openers::{OpenerId, Openers, Prekeys};
 pub use prekey::{Prekey, PrekeyChain};
 pub use recovery::SumSecret;
 pub use request::OpenRequest;

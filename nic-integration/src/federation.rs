@@ -7,6 +7,7 @@
 mod application;
 pub mod client;
 pub mod nodes;
+mod opener;
 mod participation;
 mod pipelines;
 mod seal;
@@ -20,6 +21,7 @@ pub use client::{
     FederationClient, PathConfig, UdpClient, UdpClientConfig, finish_from_spool, resolve,
 };
 pub use nodes::Allowed;
+pub use opener::{FederationOpener, OpenerEvent};
 pub use participation::{Participation, ParticipationPhase, RoundResult};
 pub use server::{FederationServer, Observation, Progress, ServerCommand, ServerConfig};
 

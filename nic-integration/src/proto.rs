@@ -37,5 +37,5 @@ pub use pipeline::Pipeline;
 pub use secure::{Identity, NodeId, Suite};
 pub use shared::MAX_PIPELINES;
 pub use stats::{Stats, Traffic};
-pub use sum::{MAX_STAGED_BYTES, SumConfig, SumRegion};
+pub use sum::{Counts, MAX_STAGED_BYTES, SumConfig, SumRegion};
 pub use time::Time;

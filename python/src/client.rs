@@ -304,6 +304,7 @@ impl PyClient {
                 spool: self.spool.as_deref(),
                 patience: self.patience,
                 keep_fields: false,
+                opener: None,
             };
             let mut result = self.contribute(py, &participation, &call)?;
             let opened = open(&mut result, member)?;

@@ -271,7 +271,7 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::Contributor { number, .. } => ("OpenerError", facts.count("client", *number)),
         E::TooFewAnswers { found, .. } => ("TooFew", facts.count("found", *found)),
         E::FalseAnswers { .. } => ("SumMismatch", facts),
-        E::NoMember { .. } | E::NoOpeners | E::OpenersApart => ("NotAMember", facts),
+        E::NoMember { .. } | E::NoOpeners => ("NotAMember", facts),
         E::SecondSum { round } => ("SecondSum", facts.count("round", *round)),
         E::RoundSpent { round } => ("RoundSpent", facts.count("round", *round)),
         E::DifferentSums { round } => ("DifferentSums", facts.count("round", *round)),

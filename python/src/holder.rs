@@ -122,7 +122,10 @@ impl Holder {
             AnyKey::Public(key) => return Ok(key.save(path)?),
             AnyKey::Client(key, _) => key.save(path)?,
             AnyKey::Secret(key, _) => key.save(path)?,
-            AnyKey::Identity(..) => return Err(he::Error::OpenersApart.into()),
+            AnyKey::Identity(..) => {
+                let needed = "keygen_members writes identities";
+                return Err(he::Error::KeyKind { found: "identity", needed }.into());
+            }
         }
         self.save_record(path)
     }

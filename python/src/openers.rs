@@ -49,7 +49,7 @@ impl PyMember {
                 return Err(SchemeError::NoMember { role: "opener" }.into());
             };
             let mut opener = own.opener(path, &job)?;
-            Ok(opener.answer(&job, &self.0.ledger()?, &request)?.to_bytes(public))
+            Ok(opener.answer(&self.0.ledger()?, &request)?.to_bytes(public))
         })?;
         Ok(PyBytes::new(py, &answer))
     }

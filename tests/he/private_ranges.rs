@@ -202,6 +202,7 @@ fn forged_answers_change_nothing_that_a_client_says() {
         agreement: own.agreement.clone(),
         participants: vec![Contributor { number: 0, seed }],
         private_ranges: None,
+        prekeys: vec![],
     };
     let mut rng = StreamRng::from_seed(&[11; 32]);
     let (mut opened, mut said) = (BTreeSet::new(), BTreeSet::new());

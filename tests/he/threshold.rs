@@ -99,7 +99,7 @@ impl World {
 
     fn answer(&mut self, opener: usize, request: &OpenRequest) -> Result<OpenAnswer, Error> {
         let request = OpenRequest::from_bytes(&request.to_bytes(&self.public), &self.public)?;
-        let answer = self.openers[opener].answer(&self.job, &self.ledgers[opener], &request)?;
+        let answer = self.openers[opener].answer(&self.ledgers[opener], &request)?;
         OpenAnswer::from_bytes(&answer.to_bytes(&self.public), &self.public)
     }
 
@@ -149,7 +149,8 @@ fn contributions_go_on_under_the_prekeys_that_answers_tell() {
         member.open_sum(&sum, &answers, Output::Mean, to).unwrap();
         assert_eq!(world.open(1, &sum, &answers).unwrap(), expected(&[0, 1, 2], 9));
         for member in &mut members {
-            *member = member.clone().with_told(ledger.prekeys(&world.job).unwrap());
+            let told = ledger.prekeys(&world.job).unwrap();
+            *member = member.clone().with_told(told.iter().map(|(opener, told)| (*opener, told)));
         }
     }
     // A contribution under a prekey that was answered for.
@@ -229,7 +230,7 @@ fn requests_that_are_not_the_clients_own_are_refused_by_name() {
     let refused = |world: &mut World, request: &OpenRequest| {
         let bytes = request.to_bytes(&world.public);
         let request = OpenRequest::from_bytes(&bytes, &world.public).unwrap();
-        world.openers[0].answer(&world.job, &world.ledgers[0], &request).unwrap_err().to_string()
+        world.openers[0].answer(&world.ledgers[0], &request).unwrap_err().to_string()
     };
     // To another opener, of another job, of fewer than the job demands, of another round.
     assert!(refused(&mut world, &all[1]).starts_with("it is a request to opener 1, not 0"));
@@ -260,7 +261,7 @@ fn requests_that_are_not_the_clients_own_are_refused_by_name() {
         vouch(&mut changed);
         let Ok(request) = OpenRequest::from_bytes(&changed, &world.public) else { continue };
         parsed += 1;
-        let answered = world.openers[0].answer(&world.job, &world.ledgers[0], &request);
+        let answered = world.openers[0].answer(&world.ledgers[0], &request);
         accepted += usize::from(answered.is_ok());
     }
     assert!(parsed > 50 && accepted == 0, "{parsed} {accepted}");
@@ -338,7 +339,7 @@ fn a_recording_stays_closed_after_every_key_is_stolen() {
     let answers: Vec<_> = (0..4).map(|i| world.answer(i, &requests[i]).unwrap()).collect();
     assert!(world.open(0, &sum, &answers).is_ok());
     for (opener, request) in world.openers.iter_mut().zip(&without) {
-        let error = opener.answer(&world.job, &Ledger::in_memory(), request);
+        let error = opener.answer(&Ledger::in_memory(), request);
         let why = "its box is for another prekey";
         assert_eq!(error.err(), Some(Error::Contributor { number: 1, why }));
     }

@@ -3,6 +3,7 @@
 
 mod malicious;
 mod spool;
+mod threshold;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -119,7 +120,7 @@ fn dies_in_a_round(addr: SocketAddr, number: u16, spool: &Path) {
 fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
     let key = lattice().public();
     let FoundSpool { header, content, .. } = Spool::open(spool, key).unwrap().unwrap();
-    assert!(matches!(content, SpoolContent::Chunks(chunks) if !chunks.is_empty()));
+    assert!(matches!(content, SpoolContent::Chunks(chunks, None) if !chunks.is_empty()));
     let (agreement, update) = (&header.announcement.agreement, update(number, 0, VALUES));
     let weight = weight(number);
     let parameters = key.parameters();

@@ -19,6 +19,7 @@ use ciphergram_nic::proto::secure::{
 use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
 use ciphergram_nic::proto::{MAX_PIPELINES, MAX_STAGED_BYTES, MESSAGE_WINDOW, Opcode, Refusal};
 use ciphergram_nic::round::JOIN_INBOX;
+use ciphergram_nic::round::aggregator::SPARE_SPAN;
 use ciphergram_nic::round::client::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
 
@@ -88,6 +89,7 @@ fn the_constants_are_those_of_the_code() {
         COOKIE_SPAN,
         ROTATE_PACKETS,
         PROBE_SPAN,
+        SPARE_SPAN,
         FAREWELL,
         JOIN_INBOX,
         MAX_ROUND_MESSAGE_BYTES,

@@ -116,7 +116,7 @@ impl Round {
         (round.sum, requests) = round.sum_up()?;
         if let Keys::Members(_, answers) = &mut round.keys {
             for (opener, request) in openers.iter_mut().zip(&requests).skip(1) {
-                answers.push(opener.answer(&round.job, &Ledger::in_memory(), request)?);
+                answers.push(opener.answer(&Ledger::in_memory(), request)?);
             }
         }
         // Within one step, and the rounding of float32.

@@ -16,7 +16,9 @@ use ciphergram_he::{
 use ciphergram_nic::{
     Bytes,
     federation::SumApplication,
-    proto::{ChunkAdder, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion},
+    proto::{
+        ChunkAdder, ChunkLayout, Counts, Peer, Refusal, Shard, SumConfig, SumMessage, SumRegion,
+    },
     round::{Application as _, ReadyRound},
 };
 use rand_chacha::ChaCha20Rng;
@@ -257,7 +259,7 @@ fn added(
             target: u32::from(CONTRIBUTORS) + 1,
             layout,
             shards,
-            whole: false,
+            counts: Counts::Chunks,
         };
         let sum = SumRegion::new(config)?;
         (0..CONTRIBUTORS).for_each(|contributor| sum.bind(contributor, peer));

@@ -9,7 +9,7 @@ use super::{EngineArgs, FiguresArg, values::scheme};
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
+    /// ckks-sum, ckks-sum-threshold, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
     /// Client processes

@@ -65,9 +65,8 @@ pub(crate) struct JoinArgs {
     /// The aggregator's host, a name or an address, and port; of a name all addresses are tried
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: ServerName,
-    /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
-    #[arg(long, value_name = "KEY", value_parser = node)]
-    pub(crate) server_key: Option<NodeId>,
+    #[command(flatten)]
+    pub(crate) server_key: ServerKeyArg,
     #[command(flatten)]
     pub(crate) client: ClientArg,
     #[command(flatten)]
@@ -98,6 +97,14 @@ pub(crate) struct JoinArgs {
     pub(crate) place: EngineArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// The aggregator's node.
+#[derive(Args)]
+pub(crate) struct ServerKeyArg {
+    /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
+    #[arg(long = "server-key", value_name = "KEY", value_parser = node)]
+    pub(crate) node: Option<NodeId>,
 }
 
 /// A node's key and its datagrams.

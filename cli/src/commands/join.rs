@@ -9,11 +9,13 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Mutex,
 };
 
 use ciphergram_he::{
     Destination, Error, KeyRef, Member, Update,
     codec::{RangesFile, most_clipped},
+    threshold::OpenerKey,
 };
 use ciphergram_nic::federation::{
     self, Participation, ParticipationPhase, RoundResult, finish_from_spool,
@@ -39,6 +41,8 @@ const GOES_ON: &str = "stopped; the same command goes on with what was sealed";
 pub(crate) fn run(args: &JoinArgs) -> Result<(), Failure> {
     let mut files =
         files::beside_key(files::read_key(&args.agreed.key.path)?, &args.agreed, &args.used)?;
+    // It answers by the job as it is.
+    let opener = files.own_opener()?.map(Mutex::new);
     let min_clients = args.opening.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
     let member = files::member(&files, args.client.number, engine(args.place.engine))?;
@@ -64,7 +68,7 @@ pub(crate) fn run(args: &JoinArgs) -> Result<(), Failure> {
         if let (Some(command), false) = (&args.before, has_content(&spool)) {
             run_before(command)?;
         }
-        take_part(args, &member, paths, &spool)?;
+        take_part(args, &member, opener.as_ref(), (paths, &spool))?;
     }
     Ok(())
 }
@@ -95,8 +99,8 @@ fn run_before(command: &str) -> Result<(), Failure> {
 fn take_part(
     args: &JoinArgs,
     member: &Member<'_>,
-    paths: federation::PathConfig,
-    spool: &Path,
+    opener: Option<&Mutex<OpenerKey>>,
+    (paths, spool): (federation::PathConfig, &Path),
 ) -> Result<(), Failure> {
     let (update, clipped_first) =
         files::read_clipped(&args.input.path, args.integers.policy, args.weighting.clip)?;
@@ -109,6 +113,7 @@ fn take_part(
         spool: Some(spool),
         patience: args.wait,
         keep_fields: false,
+        opener,
     };
     if has_content(spool) {
         signals::set_last_line(GOES_ON);

@@ -1,36 +1,129 @@
 //! `ciphergram opener`.
 
-use ciphergram_he::{Error, threshold::OpenRequest};
+use std::{
+    ops::ControlFlow,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+
+use ciphergram_he::{
+    Error, MemberFiles,
+    threshold::{OpenRequest, OpenerKey},
+};
+use ciphergram_nic::{
+    federation::{FederationOpener, OpenerEvent, PathConfig, resolve},
+    wire::{PcapFile, UdpWire},
+};
 use serde_json::json;
 
+use super::vectors;
 use crate::{
-    args::OpenerArgs,
+    args::{OpenerArgs, ServerName, Tune},
     failure::Failure,
     files::{self, FileKind, OutputFile, named},
-    report::{counted, report, shown},
+    nodes,
+    report::{counted, report, say, shown},
+    signals::{self, Signal},
 };
 
 pub(crate) fn run(args: &OpenerArgs) -> Result<(), Failure> {
     let path = &args.agreed.key.path;
     let files = files::beside_key(files::read_key(path)?, &args.agreed, &args.used)?;
-    let mut opener = files.opener()?;
+    let opener = files.opener()?;
+    let link = &args.link;
+    if args.server.is_none() {
+        let given = [
+            ("--server-key", args.server_key.node.is_some()),
+            ("--identity", link.identity.is_some()),
+            ("--datagram", link.datagram.is_some()),
+            ("--capture", link.capture.is_some()),
+        ];
+        vectors::refuse(&given, "a request in a file")?;
+    }
+    match (&args.server, &args.input, &args.out) {
+        (Some(server), ..) => serve(args, &files, opener, server),
+        (None, Some(input), Some(out)) => answer(args, &files, opener, (input, out)),
+        _ => Err(Failure::Misuse("--in FILE and --out FILE, or --server HOST:PORT".into())),
+    }
+}
+
+/// Answers the request in a file.
+fn answer(
+    args: &OpenerArgs,
+    files: &MemberFiles,
+    mut opener: OpenerKey,
+    (input, out): (&Path, &Path),
+) -> Result<(), Failure> {
     let public = files.key.public();
-    let here = |e: Error| e.within(args.input.path.display());
-    let request = OpenRequest::from_bytes(&files::read(&args.input.path)?, public).map_err(here)?;
-    let inputs = [Some(&args.input.path), Some(path), args.agreed.job.as_ref()];
-    let mut out = OutputFile::create(&args.out.path, FileKind::OpenAnswer, &named(&inputs))?;
-    let answer = opener.answer(&files.job, &files.ledger, &request).map_err(here)?;
-    out.put(&answer.to_bytes(public))?;
-    out.commit()?;
+    let here = |e: Error| e.within(input.display());
+    let request = OpenRequest::from_bytes(&files::read(input)?, public).map_err(here)?;
+    let (input, key) = (input.to_path_buf(), &args.agreed.key.path);
+    let inputs = [Some(&input), Some(key), args.agreed.job.as_ref()];
+    let mut file = OutputFile::create(out, FileKind::OpenAnswer, &named(&inputs))?;
+    let answer = opener.answer(&files.ledger, &request).map_err(here)?;
+    file.put(&answer.to_bytes(public))?;
+    file.commit()?;
     let clients: Vec<_> = request.contributors().map(|c| c.number).collect();
     let (round, place) = (request.round, opener.place());
-    let value = json!({
-        "out": shown(&args.out.path), "round": round, "opener": place, "clients": clients,
-    });
+    let value = json!({"out": shown(out), "round": round, "opener": place, "clients": clients});
     let line = format!(
         "{}: answer of opener {place} for round {round}, a sum of {}",
-        args.out.path.display(),
+        out.display(),
         counted(clients.len(), "client")
     );
     report(args.report.json, &value, &[line])
+}
+
+/// Answers what an aggregator asks, until stopped.
+fn serve(
+    args: &OpenerArgs,
+    files: &MemberFiles,
+    mut opener: OpenerKey,
+    server: &ServerName,
+) -> Result<(), Failure> {
+    let addresses = resolve(server.as_str())
+        .map_err(|why| Failure::Work(format!("--server {server}: {why}")))?;
+    let nodes = (&*args.agreed.key.path, &args.link, &args.server_key);
+    let keys = nodes::client(nodes, &addresses)?;
+    let Tune { paths, split: flows, poll, pipelines } = args.link.tune;
+    let paths = PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
+    let wires = UdpWire::bind_towards(addresses[0], pipelines, paths.sockets())?;
+    let mut service =
+        FederationOpener::new(wires, addresses[0], keys.server, keys.identity, paths)?;
+    if let Some(path) = &args.link.capture {
+        service.capture(&PcapFile::new(files::create(path, FileKind::Capture)?)?)?;
+    }
+    let stopped_by = Arc::new(OnceLock::new());
+    let at_signal = stopped_by.clone();
+    signals::take_over(move |signal| at_signal.set(signal).is_ok());
+    let place = opener.place();
+    let tell = |event: &str, line: String, more: serde_json::Value| {
+        let mut value = json!({"event": event, "opener": place});
+        if let (Some(value), Some(more)) = (value.as_object_mut(), more.as_object()) {
+            value.extend(more.clone());
+        }
+        say(args.report.json, &value, || line);
+    };
+    service.run(&mut opener, &files.ledger, |event| {
+        match event {
+            Some(OpenerEvent::Attending) => {
+                tell("attending", format!("opener {place} attends {server}"), json!({}));
+            }
+            Some(OpenerEvent::Answered { round, contributors }) => {
+                let clients: Vec<_> = contributors.iter().map(|c| c.number).collect();
+                let line = format!("round {round}: answered for a sum of clients {clients:?}");
+                tell("answered", line, json!({"round": round, "clients": clients}));
+            }
+            Some(OpenerEvent::Refused { reason }) => {
+                tell("refused", format!("no answer: {reason}"), json!({"reason": reason}));
+            }
+            Some(OpenerEvent::Unreachable) => {
+                tell("unreachable", format!("no answer from {server}: asking on"), json!({}));
+            }
+            None => {}
+        }
+        if stopped_by.get().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let stopped = |signal: &Signal| Err(Failure::Stopped(*signal, "stopped".into()));
+    stopped_by.get().map_or(Ok(()), stopped)
 }

@@ -194,6 +194,18 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         AggregatorEvent::Lost { round, contributor } => {
             json!({"event": "lost", "round": round, "client": contributor})
         }
+        AggregatorEvent::Attending { opener, peer } => {
+            json!({"event": "attending", "opener": opener, "node": peer.node.to_string()})
+        }
+        AggregatorEvent::Answered { round, opener } => {
+            json!({"event": "answered", "round": round, "opener": opener})
+        }
+        AggregatorEvent::NotAnswered { opener, reason } => {
+            json!({"event": "not_answered", "opener": opener, "reason": reason})
+        }
+        AggregatorEvent::Unopened { round, found, needed } => {
+            json!({"event": "unopened", "round": round, "answers": found, "needed": needed})
+        }
         AggregatorEvent::Closed(summary) => closed_json(summary),
         AggregatorEvent::Finished { round } => json!({"event": "finished", "round": round}),
         _ => return None,

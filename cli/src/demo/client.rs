@@ -4,6 +4,7 @@ use std::{
     fs,
     ops::ControlFlow,
     path::Path,
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -60,11 +61,15 @@ impl ClientReport {
 }
 
 pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
-    let secret = args.folder.join("secret.json");
-    let mut files = MemberFiles::open(&secret)?;
-    files.ledger = Ledger::beside(&secret);
-    let member = files.member(Some(args.client), engine(args.place.engine))?;
     let number = usize::from(args.client);
+    let own = args.folder.join("clients").join(format!("{number}.json"));
+    let secret = args.folder.join("secret.json");
+    // Under `ckks-sum-public` clients have keys of their own, and open by the secret one all the same.
+    let path = if secret.exists() { secret } else { own };
+    let mut files = MemberFiles::open(&path)?;
+    files.ledger = Ledger::beside(&path);
+    let opener = files.own_opener()?.map(Mutex::new);
+    let member = files.member(Some(args.client), engine(args.place.engine))?;
     let train = DigitImages::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);
@@ -89,11 +94,12 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
             patience: Duration::from_secs(30),
             // For the demo's own check, which is no part of a round.
             keep_fields: true,
+            opener: opener.as_ref(),
         };
         let mut result = client.contribute(&participation, |_| ControlFlow::Continue(()))?;
         let clock = Instant::now();
         let opened = result.opened.as_ref().ok_or_else(|| {
-            Failure::Work("the sum was not opened, though the key is a secret one".into())
+            Failure::Work("the sum was not opened, though this client opens sums".into())
         })?;
         let mean = opened.decode(&result.sum, Output::Mean)?;
         let decrypting = result.decrypting + clock.elapsed();

@@ -13,7 +13,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::frame::{self, Header, Kind};
 use crate::{
-    Agreement, Error, KeyRef, PublicKey, Update,
+    Agreement, Error, KeyRef, PublicKey, Scheme, Update,
     bytes::Reader,
     codec::{OpenedRound, Policy, Precision, round_up_to_power_of_two},
     contributors::{Contributor, Distinct},
@@ -21,6 +21,7 @@ use crate::{
     ids::{JobId, Seed},
     job::Job,
     private_ranges::{EncryptedRanges, Proposal, RangesEvaluationKey, RangesSecret},
+    threshold::Prekey,
 };
 
 /// The most that a client's lowest round may be above that of all others.
@@ -61,7 +62,6 @@ impl Announcement {
         weight: u64,
         secret: Option<&RangesSecret>,
     ) -> Result<Self, Error> {
-        job.check_online()?;
         let own = job.measure(update, Policy::Max, weight)?;
         let is_private = job.private_ranges().is_ok();
         let proposal = is_private.then(|| job.propose_ranges(secret, &own)).transpose()?;
@@ -188,6 +188,8 @@ pub struct RoundTerms {
     pub participants: Vec<Contributor>,
     /// The ranges that are agreed, encrypted, under a job with private ones, until a client opens them.
     pub private_ranges: Option<EncryptedRanges>,
+    /// The latest prekey known of each opener of the job, if it has openers.
+    pub prekeys: Vec<Prekey>,
 }
 
 /// Round terms, and who is left out of them.
@@ -286,7 +288,7 @@ impl RoundTerms {
         let round = admitted.values().map(|a| a.lowest_round).max().unwrap_or(0);
         let participants =
             admitted.iter().map(|(&number, a)| Contributor { number, seed: a.seed }).collect();
-        let terms = Self { round, agreement, participants, private_ranges: None };
+        let terms = Self { round, agreement, participants, private_ranges: None, prekeys: vec![] };
         Ok(Joined { terms, left_out })
     }
 
@@ -408,6 +410,7 @@ impl RoundTerms {
             self.participants.iter().for_each(|participant| participant.write(w));
             self.agreement.write(w);
             self.private_ranges.iter().for_each(|ranges| ranges.write(w));
+            self.prekeys.iter().for_each(|prekey| prekey.write(w));
         })
     }
 
@@ -431,10 +434,17 @@ impl RoundTerms {
         }
         Distinct::check(&participants)?;
         let agreement = Agreement::read(&mut r)?;
-        let private_ranges =
-            (!r.0.is_empty()).then(|| EncryptedRanges::read(&mut r)).transpose()?;
+        let (mut private_ranges, mut prekeys) = (None, vec![]);
+        // No job has both.
+        if key.parameters().scheme() == Scheme::CkksSumThreshold {
+            while !r.0.is_empty() {
+                prekeys.push(Prekey::read(&mut r)?);
+            }
+        } else if !r.0.is_empty() {
+            private_ranges = Some(EncryptedRanges::read(&mut r)?);
+        }
         r.end()?;
         frame.chunks_of(&agreement)?;
-        Ok(Self { round, agreement, participants, private_ranges })
+        Ok(Self { round, agreement, participants, private_ranges, prekeys })
     }
 }

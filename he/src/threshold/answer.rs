@@ -3,7 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::{
-    identity::{Identity, SIGNATURE_BYTES},
+    identity::{Identity, MemberId, SIGNATURE_BYTES},
     openers::JobSecret,
     prekey::Prekey,
     request::OpenRequest,
@@ -20,6 +20,13 @@ use crate::{
 };
 
 const PURPOSE: &str = "ciphergram 2026 answer";
+
+/// Names the ciphertexts of contributions, each given by its hash.
+pub(super) fn name_uploads<'a>(uploads: impl Iterator<Item = &'a [u8; 32]>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 uploads");
+    uploads.for_each(|upload| _ = hasher.update(upload));
+    *hasher.finalize().as_bytes()
+}
 
 /// An opener's answer, sealed to the members of the job.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,15 +59,13 @@ impl OpenAnswer {
         (sharing, sum): (&Sharing, &Share),
         prekey: Prekey,
     ) -> Result<Self, Error> {
-        let mut uploads = Writer::default();
-        request.entries.iter().for_each(|entry| uploads.bytes(&entry.signed.upload));
         let contributors: Vec<_> = request.contributors().copied().collect();
         let mut answer = Self {
             job: request.job,
             round: request.round,
             agreement: request.agreement.clone(),
             opener: request.opener,
-            uploads: blake3::derive_key("ciphergram 2026 uploads", &uploads.0),
+            uploads: name_uploads(request.entries.iter().map(|entry| &entry.signed.upload)),
             salt: *random::bytes()?,
             sealed: vec![],
             prekey,
@@ -97,20 +102,28 @@ impl OpenAnswer {
         *blake3::hash(&w.0).as_bytes()
     }
 
+    /// Refuses an answer that its opener did not sign, or not of these contributors; returns what it is about.
+    pub(super) fn check(
+        &self,
+        opener: &MemberId,
+        (statement, contributors): (&[u8; 32], &[Contributor]),
+    ) -> Result<Vec<u8>, &'static str> {
+        let context = self.context(statement, contributors);
+        let is_signed = opener.has_signed(PURPOSE, &self.digest(&context), &self.signature);
+        is_signed.then_some(context).ok_or("its answer is not signed by it, or is of another sum")
+    }
+
     /// Opens the sum of shares of contributors under a statement.
     ///
     /// # Errors
     /// Its opener did not sign it, or not of these; it is no sum of shares.
     pub(super) fn open(
         &self,
-        opener: &super::identity::MemberId,
+        opener: &MemberId,
         (statement, contributors): (&[u8; 32], &[Contributor]),
         (secret, sharing): (&JobSecret, &Sharing),
     ) -> Result<Share, &'static str> {
-        let context = self.context(statement, contributors);
-        if !opener.has_signed(PURPOSE, &self.digest(&context), &self.signature) {
-            return Err("its answer is not signed by it, or is of another sum");
-        }
+        let context = self.check(opener, (statement, contributors))?;
         let sum = sealing::open(&self.sealing_key(secret), &context, &self.sealed);
         sum.and_then(|sum| sharing.unpack_sum(&sum)).ok_or("its answer has no sum of shares")
     }
@@ -137,6 +150,26 @@ impl OpenAnswer {
             self.prekey.write(w);
             w.bytes(&self.signature);
         })
+    }
+
+    /// Writes several, one after the other.
+    #[must_use]
+    pub fn list_to_bytes(answers: &[Self], key: &PublicKey) -> Vec<u8> {
+        let mut w = Writer::default();
+        answers.iter().for_each(|answer| w.prefixed(&answer.to_bytes(key)));
+        w.0
+    }
+
+    /// Reads that.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes), of the first that is none.
+    pub fn list_from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Vec<Self>, Error> {
+        let (r, mut answers) = (&mut Reader(bytes), vec![]);
+        while !r.0.is_empty() {
+            answers.push(Self::from_bytes(r.prefixed()?, key)?);
+        }
+        Ok(answers)
     }
 
     /// Reads a file made under `key`.

@@ -87,18 +87,18 @@ impl KeyMessage {
             let share = if opener < sharing.drawn() { SEED_BYTES } else { sharing.share_bytes() };
             BOX_BYTES + share + SEAL_BYTES
         });
-        2 + boxes.sum::<usize>() + 36 + sharing.proof_bytes() + SIGNATURE_BYTES
+        2 + boxes.sum::<usize>() + Signed::bytes_of(sharing)
     }
 
     /// Refuses a contribution that its client did not make so for the openers of a job: all that takes no secret.
     ///
     /// # Errors
     /// The first fault.
-    pub(crate) fn check(
+    pub(super) fn check(
         &self,
         openers: &Openers,
         (statement, contributor): (&[u8; 32], &Contributor),
-        ciphertext: &[u8],
+        upload: &[u8; 32],
     ) -> Result<(), &'static str> {
         let member = openers.members().get(usize::from(contributor.number));
         let member = member.ok_or("the job has no such client")?;
@@ -106,12 +106,17 @@ impl KeyMessage {
             return Err("its shares are not for the openers of the job");
         }
         let hashes: Vec<_> = self.boxes.iter().map(ShareBox::hash).collect();
-        if self.signed.upload != *blake3::hash(ciphertext).as_bytes()
+        if self.signed.upload != *upload
             || !self.signed.is_by(member, (statement, contributor), &hashes)
         {
             return Err("it did not sign this contribution to this round");
         }
         Ok(())
+    }
+
+    /// Returns BLAKE3 of the ciphertext that it is of.
+    pub(super) fn upload(&self) -> &[u8; 32] {
+        &self.signed.upload
     }
 
     /// Returns the bytes that it has.
@@ -120,7 +125,9 @@ impl KeyMessage {
         2 + boxes.sum::<usize>() + 36 + self.signed.proof.len() + SIGNATURE_BYTES
     }
 
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    /// Writes it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer(Vec::with_capacity(self.len()));
         w.u8(VERSION);
         w.u8(self.boxes.len() as u8);
@@ -150,6 +157,11 @@ impl KeyMessage {
 }
 
 impl Signed {
+    /// Returns the bytes that one has.
+    pub(super) fn bytes_of(sharing: &Sharing) -> usize {
+        36 + sharing.proof_bytes() + SIGNATURE_BYTES
+    }
+
     /// Returns whether a member signed this contribution, whose boxes have these hashes.
     pub(super) fn is_by(
         &self,
@@ -199,6 +211,11 @@ impl Signed {
 }
 
 impl ShareBox {
+    /// Returns the most bytes that one has.
+    pub(super) fn bytes_of(sharing: &Sharing) -> usize {
+        BOX_BYTES + sharing.share_bytes().max(SEED_BYTES) + SEAL_BYTES
+    }
+
     fn seal(
         prekey: &Prekey,
         randomness: &[u8; 32],

@@ -8,7 +8,7 @@ use super::{
     boxes::KeyMessage,
     identity::Identity,
     one_time::OneTimeSecret,
-    openers::{JobSecret, Openers},
+    openers::{JobSecret, Openers, Prekeys},
     prekey::{self, Prekey},
     sharing::Sharing,
 };
@@ -25,7 +25,7 @@ pub struct MemberKey {
     number: u16,
     secret: JobSecret,
     openers: Arc<Openers>,
-    prekeys: Vec<Prekey>,
+    prekeys: Prekeys,
 }
 
 impl MemberKey {
@@ -36,19 +36,15 @@ impl MemberKey {
     pub fn new(public: &PublicKey, identity: Arc<Identity>, job: &Job) -> Result<Self, Error> {
         let openers = job.openers()?.clone();
         let (number, secret) = openers.client(&identity)?;
-        let prekeys = openers.openers().iter().map(|opener| opener.prekey.clone()).collect();
+        let prekeys = Prekeys::of(&openers);
         Ok(Self { public: public.clone(), identity, number, secret, openers, prekeys })
     }
 
-    /// Takes prekeys that openers told, each by the opener's place, if they are later than those known.
+    /// Takes prekeys that openers told, each by the opener's place, if they are later than those known. What is none of
+    /// theirs is left aside.
     #[must_use]
-    pub fn with_told(mut self, told: impl IntoIterator<Item = (u8, Prekey)>) -> Self {
-        for (opener, prekey) in told {
-            let known = self.prekeys.get_mut(usize::from(opener));
-            if let Some(known) = known.filter(|known| known.is_before(&prekey)) {
-                *known = prekey;
-            }
-        }
+    pub fn with_told<'a>(mut self, told: impl IntoIterator<Item = (u8, &'a Prekey)>) -> Self {
+        told.into_iter().for_each(|(opener, prekey)| _ = self.prekeys.tell(opener, prekey));
         self
     }
 
@@ -75,7 +71,7 @@ impl MemberKey {
     }
 
     pub(super) fn prekeys(&self) -> &[Prekey] {
-        &self.prekeys
+        self.prekeys.latest()
     }
 
     pub(super) fn secret(&self) -> &JobSecret {
@@ -94,7 +90,7 @@ impl MemberKey {
         }
     }
 
-    /// Begins a contribution.
+    /// Begins a contribution, or goes on with one: `upload` has hashed what is sealed of it.
     ///
     /// # Errors
     /// [`Error::Opener`]: the prekey of an opener is over; the update cannot be read; the engine's.
@@ -103,10 +99,11 @@ impl MemberKey {
         terms: &Terms<'_>,
         contributor: &Contributor,
         update: &Quantised,
+        upload: blake3::Hasher,
     ) -> Result<(Box<dyn UpdateEncryptor>, KeySealer), Error> {
         let now = prekey::now()?;
         for (opener, (known, prekey)) in
-            self.openers.openers().iter().zip(&self.prekeys).enumerate()
+            self.openers.openers().iter().zip(self.prekeys()).enumerate()
         {
             let checked = prekey.check(&known.id, now);
             checked.map_err(|why| Error::Opener { opener, why: why.into() })?;
@@ -117,7 +114,6 @@ impl MemberKey {
         let (name, digest) = (&contributor.seed, update.digest()?);
         let secret = OneTimeSecret::derive(&self.identity, &statement, name, &digest, rlwe)?;
         let encryptor = secret.encryptor(&polynomials(&statement));
-        let upload = blake3::Hasher::new();
         let sealer = KeySealer {
             member: self.clone(),
             statement,

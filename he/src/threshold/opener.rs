@@ -8,7 +8,7 @@ use super::{
     answer::OpenAnswer,
     identity::Identity,
     openers::{JobSecret, Openers},
-    prekey::{AnswerKey, PrekeyChain},
+    prekey::{AnswerKey, Prekey, PrekeyChain},
     request::{OpenRequest, RequestEntry},
     sharing::Share,
 };
@@ -17,6 +17,7 @@ use crate::{Error, Job, Ledger, PublicKey, contributors::Distinct};
 /// The key of an opener of one job.
 pub struct OpenerKey {
     public: PublicKey,
+    job: Job,
     identity: Arc<Identity>,
     place: usize,
     secret: JobSecret,
@@ -37,13 +38,28 @@ impl OpenerKey {
     ) -> Result<Self, Error> {
         let openers = job.openers()?.clone();
         let (place, secret) = openers.opener(&identity)?;
-        Ok(Self { public: public.clone(), identity, place, secret, openers, chain })
+        let (public, job) = (public.clone(), job.clone());
+        Ok(Self { public, job, identity, place, secret, openers, chain })
+    }
+
+    /// Returns the key that sums are encrypted under.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        &self.public
     }
 
     /// Returns its place among the openers of the job.
     #[must_use]
     pub fn place(&self) -> usize {
         self.place
+    }
+
+    /// Returns the prekey of its next answer, for another thirty days.
+    ///
+    /// # Errors
+    /// The clock stands before 1970.
+    pub fn prekey(&self) -> Result<Prekey, Error> {
+        self.chain.prekey(&self.identity)
     }
 
     /// Answers a request: adds the shares of those whose contributions are in the sum, if they are as many as the job
@@ -54,12 +70,8 @@ impl OpenerKey {
     /// # Errors
     /// A request of another job, opener or round, or beyond the job; [`Error::Contributor`], whose contribution is not
     /// what it signed; [`Error::Answered`]; a file cannot be written. Only after the last two is the round over.
-    pub fn answer(
-        &mut self,
-        job: &Job,
-        ledger: &Ledger,
-        request: &OpenRequest,
-    ) -> Result<OpenAnswer, Error> {
+    pub fn answer(&mut self, ledger: &Ledger, request: &OpenRequest) -> Result<OpenAnswer, Error> {
+        let job = &self.job;
         let asked = *blake3::hash(&request.to_bytes(&self.public)).as_bytes();
         if let Some(answer) = self.chain.answer_to(&asked) {
             return OpenAnswer::from_bytes(answer, &self.public);
@@ -87,7 +99,7 @@ impl OpenerKey {
         for entry in &request.entries {
             distinct.add(&entry.contributor)?;
             let share = self
-                .share(job, &statement, entry, (&key, &sharing))
+                .share(&statement, entry, (&key, &sharing))
                 .map_err(|why| Error::Contributor { number: entry.contributor.number, why })?;
             sharing.add(&mut sum, &share);
         }
@@ -103,14 +115,13 @@ impl OpenerKey {
     /// Checks one contribution, and opens the share of it.
     fn share(
         &self,
-        job: &Job,
         statement: &[u8; 32],
         entry: &RequestEntry,
         (key, sharing): (&AnswerKey, &super::sharing::Sharing),
     ) -> Result<Share, &'static str> {
         let RequestEntry { contributor, signed, hashes, share } = entry;
         let member = self.openers.members().get(usize::from(contributor.number));
-        let member = member.filter(|_| job.check_number(contributor.number).is_ok());
+        let member = member.filter(|_| self.job.check_number(contributor.number).is_ok());
         let member = member.ok_or("the job has no such client")?;
         let own = (member, share, &hashes[..]);
         signed.open(own, (statement, contributor), (key, sharing, self.place))

@@ -164,20 +164,16 @@ impl Openers {
         Ok((Sharing::new(self.quorum, clients, rlwe.ring.degree()), rlwe))
     }
 
-    /// Leaves out the prekeys that their openers did not sign, or that are over.
+    /// Refuses a prekey that the opener at a place did not sign, or that is over.
     ///
     /// # Errors
-    /// The clock stands before 1970.
-    pub(crate) fn told<'a>(
-        &self,
-        prekeys: impl Iterator<Item = (u8, &'a Prekey)>,
-    ) -> Result<Vec<(u8, &'a Prekey)>, Error> {
+    /// [`Error::Opener`]; the clock stands before 1970.
+    pub(crate) fn check_prekey(&self, opener: u8, prekey: &Prekey) -> Result<(), Error> {
+        let opener = usize::from(opener);
+        let known = self.openers.get(opener).ok_or("the job has no such opener");
         let now = now()?;
-        let is_own = |(opener, prekey): &(u8, &Prekey)| {
-            let known = self.openers.get(usize::from(*opener));
-            known.is_some_and(|known| prekey.check(&known.id, now).is_ok())
-        };
-        Ok(prekeys.filter(is_own).collect())
+        let checked = known.and_then(|known| prekey.check(&known.id, now));
+        checked.map_err(|why| Error::Opener { opener, why: why.into() })
     }
 
     /// Finds the client that an identity is.
@@ -241,5 +237,41 @@ impl Openers {
         let read = Self { quorum, openers, members, sealer, sealed };
         read.check()?;
         Ok(read)
+    }
+}
+
+/// The latest prekey known of each opener of a job.
+#[derive(Clone)]
+pub struct Prekeys {
+    openers: Arc<Openers>,
+    latest: Vec<Prekey>,
+}
+
+impl Prekeys {
+    /// Begins with those of the job.
+    #[must_use]
+    pub fn of(openers: &Arc<Openers>) -> Self {
+        let latest = openers.openers.iter().map(|opener| opener.prekey.clone()).collect();
+        Self { openers: openers.clone(), latest }
+    }
+
+    /// Takes a prekey that an opener told, unless one that is later is known.
+    ///
+    /// # Errors
+    /// [`Error::Opener`]: the job has no such opener; it did not sign it; it is over.
+    pub fn tell(&mut self, opener: u8, prekey: &Prekey) -> Result<(), Error> {
+        self.openers.check_prekey(opener, prekey)?;
+        if let Some(known) = self.latest.get_mut(usize::from(opener))
+            && known.is_before(prekey)
+        {
+            *known = prekey.clone();
+        }
+        Ok(())
+    }
+
+    /// Returns them, by the openers' places.
+    #[must_use]
+    pub fn latest(&self) -> &[Prekey] {
+        &self.latest
     }
 }

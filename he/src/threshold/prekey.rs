@@ -99,16 +99,31 @@ impl Prekey {
 
     /// Returns it as a word of text.
     pub(crate) fn to_text(&self) -> String {
-        let mut w = Writer::default();
-        self.write(&mut w);
-        BASE64.encode(w.0)
+        BASE64.encode(self.to_bytes())
     }
 
     /// Reads that.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
-        let bytes = BASE64.decode(text).ok()?;
-        let mut r = Reader(&bytes);
-        Self::read(&mut r).ok().filter(|_| r.0.is_empty())
+        Self::from_bytes(&BASE64.decode(text).ok()?).ok()
+    }
+
+    /// Writes it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        self.write(&mut w);
+        w.0
+    }
+
+    /// Reads that.
+    ///
+    /// # Errors
+    /// Its form.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FrameError> {
+        let mut r = Reader(bytes);
+        let read = Self::read(&mut r)?;
+        r.end()?;
+        Ok(read)
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {

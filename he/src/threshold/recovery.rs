@@ -12,9 +12,7 @@ use super::{
     sharing::Share,
 };
 use crate::{
-    Error, Job, PublicKey, Sum,
-    contributors::ContributorSet,
-    random,
+    Error, Job, PublicKey, Sum, random,
     schemes::{
         Opener,
         rlwe::{RlweParameters, RlweSecret, host, symmetric},
@@ -63,11 +61,13 @@ impl SumSecret {
     ) -> Result<impl Iterator<Item = Result<Self, Error>>, Error> {
         let public = member.public();
         sum.check(public, job)?;
-        let contributors = sum.contributors.len();
-        let all = ContributorSet::all(contributors);
-        if let Some(chunk) = sum.sets.iter().position(|set| *set != all) {
+        let set = sum.sets.first().ok_or(Error::NothingToSum)?;
+        if let Some(chunk) = sum.sets.iter().position(|other| other != set) {
             return Err(Error::MixedContributors { start: chunk as u32, end: chunk as u32 + 1 });
         }
+        let mut those: Vec<_> = set.iter().map(|index| sum.contributors[index]).collect();
+        those.sort_unstable_by_key(|contributor| contributor.number);
+        let contributors = those.len();
         let fields = sum.agreement.fields(public.parameters());
         let (sharing, parameters) = member.openers().sharing(public.parameters(), fields)?;
         let parameters = parameters.clone();
@@ -83,7 +83,7 @@ impl SumSecret {
             if !seen.insert(opener) {
                 return Err(named("it is there twice"));
             }
-            let of = (&statement, &sum.contributors[..]);
+            let of = (&statement, &those[..]);
             let share = answer.open(&known.id, of, (member.secret(), &sharing)).map_err(named)?;
             shares.entry(answer.uploads).or_default().push((opener, share));
         }

@@ -2,7 +2,7 @@
 
 use super::{
     boxes::{KeyMessage, ShareBox, Signed},
-    sharing::MAX_OPENERS,
+    sharing::{MAX_OPENERS, Sharing},
 };
 use crate::{
     Agreement, Error, PublicKey,
@@ -110,6 +110,12 @@ impl OpenRequest {
 }
 
 impl RequestEntry {
+    /// Returns the most bytes that one has.
+    pub(super) fn bytes_of(sharing: &Sharing) -> usize {
+        let hashes = 1 + 32 * sharing.openers();
+        Contributor::BYTES + Signed::bytes_of(sharing) + hashes + ShareBox::bytes_of(sharing)
+    }
+
     fn write(&self, w: &mut Writer) {
         self.contributor.write(w);
         self.signed.write(w);

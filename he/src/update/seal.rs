@@ -77,10 +77,9 @@ impl Sealer {
                 let scheme = key.scheme(update.count());
                 (scheme.encryptor(&*engine, &statement, &permit.seed())?, None)
             }
-            // What was sent before is signed with it.
-            KeyRef::Member(_) if next > 0 => return Err(Error::SeedReused { sealed: next }),
             KeyRef::Member(key) => {
-                let (encryptor, keys) = key.begin(terms, &contributor, &update)?;
+                let sealed = permit.sealed().clone();
+                let (encryptor, keys) = key.begin(terms, &contributor, &update, sealed)?;
                 (encryptor, Some(keys))
             }
         };
@@ -128,8 +127,19 @@ impl Sealer {
     /// # Errors
     /// The engine's, or another sealer was resumed under the same seed and came first.
     pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        self.check_alone()?;
         self.batch(Pace::Soon)
+    }
+
+    /// Seals the shares that the contribution opens by, once all of its chunks are sealed; nothing if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Opener`]: the prekey of an opener is none.
+    ///
+    /// # Panics
+    /// Chunks are left.
+    pub fn key_message(&self) -> Result<Option<KeyMessage>, Error> {
+        assert_eq!(self.next, self.chunks.count());
+        self.keys.as_ref().map(KeySealer::seal).transpose()
     }
 
     /// Seals the next chunks, as many as the pace says.
@@ -162,8 +172,8 @@ impl Sealer {
         while let Some(sealed) = self.batch(Pace::Bulk)? {
             put(&sealed)?;
         }
-        if let Some(keys) = &self.keys {
-            put(&keys.seal()?.to_bytes())?;
+        if let Some(keys) = self.key_message()? {
+            put(&keys.to_bytes())?;
         }
         out.write_all(hasher.finalize().as_bytes())?;
         Ok(bytes)
@@ -186,15 +196,9 @@ impl Sealer {
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
     pub fn seal_all(self) -> Result<Vec<u8>, Error> {
-        self.check_alone()?;
         let mut stream = vec![0; self.chunks.range_of(&(self.next..self.chunks.count())).len()];
         self.seal_into(&mut stream)?;
         Ok(stream)
-    }
-
-    /// Refuses to give chunks away without the shares that they open by.
-    fn check_alone(&self) -> Result<(), Error> {
-        if self.keys.is_some() { Err(Error::OpenersApart) } else { Ok(()) }
     }
 
     /// Refuses to make a whole of what is left.
@@ -211,7 +215,7 @@ impl Sealer {
             rest = after;
         }
         self.permit.spend(self.key.id(), self.next)?;
-        self.keys.as_ref().map(KeySealer::seal).transpose()
+        self.key_message()
     }
 
     /// Returns the chunks to seal next, to the end of a group.

@@ -10,7 +10,7 @@ use crate::{
     contributors::{Contributor, ContributorSet, Distinct},
     error::{CiphertextFault, FrameError},
     job::Job,
-    threshold::{KeyMessage, OpenRequest},
+    threshold::{KeyMessages, OpenRequest},
 };
 
 /// A sum of contributions, and of sums of others, that are given one by one, so that only one need be in memory.
@@ -32,7 +32,7 @@ struct Begun {
     accumulator: Accumulator,
     parts: Vec<SummedPart>,
     /// Where contributions are under secrets of their own.
-    keys: Vec<(Contributor, KeyMessage)>,
+    keys: Option<KeyMessages>,
 }
 
 /// Some that were added together: contributors in their order, all of them in each chunk, or in each chunk these.
@@ -90,22 +90,29 @@ impl Summing {
     /// than the first, or what is no ciphertext; the engine's, after which the sum is worth nothing.
     pub fn add(&mut self, contribution: &Contribution<'_>) -> Result<(), Error> {
         let Contribution { contributor, job, round, agreement, stream, keys } = contribution;
-        if let Ok(openers) = self.job.openers() {
-            let statement = self.job.terms(*round, agreement)?.openers_statement();
-            let keys = keys.as_ref().ok_or("it has no shares for openers");
-            let checked = keys.and_then(|k| k.check(openers, (&statement, contributor), stream));
-            checked.map_err(|why| Error::Contributor { number: contributor.number, why })?;
-        }
-        self.add_part(Given {
+        let part = Given {
             job: *job,
             round: *round,
             agreement,
             contributors: std::slice::from_ref(contributor),
             sets: None,
             stream,
-        })?;
-        if let (Some(begun), Some(keys)) = (&mut self.begun, keys) {
-            begun.keys.push((*contributor, keys.clone()));
+        };
+        self.check_part(&part)?;
+        let mut first = None;
+        if self.job.openers().is_ok() {
+            let messages = match self.begun.as_ref().and_then(|begun| begun.keys.as_ref()) {
+                Some(messages) => messages,
+                None => first.insert(KeyMessages::new(&self.key, &self.job, *round, agreement)?),
+            };
+            let (number, why) = (contributor.number, "it has no shares for openers");
+            let message = keys.as_ref().ok_or(Error::Contributor { number, why })?;
+            messages.check(contributor, message, blake3::hash(stream).as_bytes())?;
+        }
+        self.add_part(part)?;
+        if let (Some(begun), Some(message)) = (&mut self.begun, keys) {
+            begun.keys = begun.keys.take().or(first);
+            begun.keys.iter_mut().for_each(|known| known.take(*contributor, message.clone()));
         }
         Ok(())
     }
@@ -113,8 +120,8 @@ impl Summing {
     /// Returns the request to each opener of the job for the sum of all that was added; none if the job has no openers.
     #[must_use]
     pub fn requests(&self) -> Vec<OpenRequest> {
-        let Some(Begun { round, agreement, keys, .. }) = &self.begun else { return vec![] };
-        OpenRequest::to_each((self.job.id(), *round, agreement), keys)
+        let keys = self.begun.as_ref().and_then(|begun| begun.keys.as_ref());
+        keys.map_or_else(Vec::new, KeyMessages::requests)
     }
 
     /// Adds a sum of others, of however few.
@@ -127,18 +134,21 @@ impl Summing {
             let what = "a sum to be added, where openers ask for each contribution";
             return Err(FrameError::Malformed { what }.into());
         }
-        self.add_part(Given {
+        let part = Given {
             job: sum.job,
             round: sum.round,
             agreement: &sum.agreement,
             contributors: &sum.contributors,
             sets: Some(&sum.sets),
             stream: &sum.stream,
-        })
+        };
+        self.check_part(&part)?;
+        self.add_part(part)
     }
 
-    fn add_part(&mut self, part: Given<'_>) -> Result<(), Error> {
-        let Given { job, round, agreement, contributors, sets, stream } = part;
+    /// Refuses a part that does not fit the job, or those before it.
+    fn check_part(&self, part: &Given<'_>) -> Result<(), Error> {
+        let Given { job, round, agreement, contributors, stream, .. } = *part;
         self.job.check_id(job)?;
         contributors.iter().try_for_each(|c| self.job.check_number(c.number))?;
         self.job.check_agreement(agreement)?;
@@ -155,7 +165,12 @@ impl Summing {
             }
             agreement.check_same(&begun.agreement)?;
         }
-        contributors.iter().try_for_each(|c| self.distinct.check_new(c))?;
+        contributors.iter().try_for_each(|c| self.distinct.check_new(c))
+    }
+
+    /// Adds a part that is [checked](Self::check_part).
+    fn add_part(&mut self, part: Given<'_>) -> Result<(), Error> {
+        let Given { round, agreement, contributors, sets, stream, .. } = part;
         let part = SummedPart { count: contributors.len(), sets: sets.map(<[_]>::to_vec) };
         match &mut self.begun {
             Some(begun) => {
@@ -163,10 +178,11 @@ impl Summing {
                 begun.parts.push(part);
             }
             None => {
+                let fields = agreement.fields(self.key.parameters());
                 let mut accumulator = Accumulator::new(&self.key, self.engine.clone(), fields);
                 accumulator.add_stream(stream)?;
                 let (agreement, parts) = (agreement.clone(), vec![part]);
-                self.begun = Some(Begun { round, agreement, accumulator, parts, keys: vec![] });
+                self.begun = Some(Begun { round, agreement, accumulator, parts, keys: None });
             }
         }
         contributors.iter().try_for_each(|c| self.distinct.add(c))?;

@@ -1,5 +1,6 @@
 //! The aggregator's side of a scheme: who may join, and the running sums.
 
+mod openers;
 mod private_ranges;
 
 use std::{
@@ -17,12 +18,16 @@ use ciphergram_he::{
     private_ranges::{EncryptedRanges, RangesEvaluationKey},
 };
 
+use openers::OpenersOfJob;
 use private_ranges::RangesFinder;
 pub use private_ranges::RangesProgress;
 
 use crate::{
     proto::{ChunkAdder, ChunkLayout, Refusal, Shard},
-    round::{Application, ContributionId, Readiness, ReadyRound, message::MAX_ROUND_MESSAGE_BYTES},
+    round::{
+        Application, ContributionId, Openers, Readiness, ReadyRound,
+        message::MAX_ROUND_MESSAGE_BYTES,
+    },
 };
 
 /// The most bytes of all chunk sums of a round, each with its bitmap: one memory region.
@@ -37,6 +42,8 @@ pub struct SumApplication {
     parts: RoundParts,
     /// Present if the job has private ranges.
     private: Option<RangesFinder>,
+    /// Present if the job has openers.
+    openers: Option<OpenersOfJob>,
 }
 
 /// The parts that all rounds are made of.
@@ -62,12 +69,12 @@ impl SumApplication {
     ) -> Result<Self, Error> {
         key.check_sums()?;
         job.check_key(&key)?;
-        job.check_online()?;
         let private = match job.private_ranges() {
             Ok(private) => Some(RangesFinder::new(*private, ranges_key)?),
             Err(_) => None,
         };
-        Ok(Self { parts: RoundParts { key, job, engine }, private })
+        let openers = job.openers().ok().map(|openers| OpenersOfJob::new(&key, openers));
+        Ok(Self { parts: RoundParts { key, job, engine }, private, openers })
     }
 
     /// Returns the progress of private ranges, while they are found.
@@ -170,11 +177,19 @@ impl Application for SumApplication {
     /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one another, once private
     /// ranges are there if the job has such.
     fn open(&mut self, _: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String> {
-        let Self { parts, private } = self;
-        match private {
-            Some(finder) => finder.open(parts, joined),
-            None => Ok(parts.open_over(parts.join(joined)?, None, BTreeSet::new())),
+        let Self { parts, private, openers } = self;
+        if let Some(finder) = private {
+            return finder.open(parts, joined);
         }
+        let mut fitting = parts.join(joined)?;
+        if let Some(openers) = openers {
+            openers.begin(&parts.job, &mut fitting.terms)?;
+        }
+        Ok(parts.open_over(fitting, None, BTreeSet::new()))
+    }
+
+    fn openers(&mut self) -> Option<&mut dyn Openers> {
+        self.openers.as_mut().map(|openers| openers as &mut dyn Openers)
     }
 }
 

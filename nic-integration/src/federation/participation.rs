@@ -1,8 +1,11 @@
 //! A client's part in a round: who it is, its update, and the result.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Mutex, time::Duration};
 
-use ciphergram_he::{Member, OpenedSum, Sum, Update};
+use ciphergram_he::{
+    Member, OpenedSum, Sum, Update,
+    threshold::{OpenAnswer, OpenerKey},
+};
 use zeroize::Zeroizing;
 
 use super::spool::Spool;
@@ -26,6 +29,8 @@ pub struct Participation<'a> {
     /// The result holds a copy of the client's own integers, which are as secret as the update, and those of the
     /// sum, if the client has the secret key. Else the sum is to be [opened](RoundResult::open_to).
     pub keep_fields: bool,
+    /// The opener that this client is as well, if it is one: it answers while it takes part.
+    pub opener: Option<&'a Mutex<OpenerKey>>,
 }
 
 /// A client's result of a round.
@@ -34,6 +39,8 @@ pub struct RoundResult {
     pub opening: Option<RoundOpening>,
     /// The sum as it came back, and its contributors.
     pub sum: Sum,
+    /// The answers of openers that open it, in a job that has such.
+    pub answers: Vec<OpenAnswer>,
     /// The sum in clear, if it is [kept](Participation::keep_fields).
     pub opened: Option<OpenedSum>,
     /// This client's own integers, if it [keeps](Participation::keep_fields) them and took part itself.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ciphergram_he::{Agreement, SealPermit, Sealer};
+use ciphergram_he::{Agreement, KeyRef, SealPermit, Sealer, threshold::Prekey};
 use zeroize::Zeroizing;
 
 use super::{
@@ -34,6 +34,8 @@ pub(super) enum SealerMessage {
         /// Time that encrypting them took.
         busy: Duration,
     },
+    /// The shares that the contribution opens by, on disk already, after all chunks.
+    Shares(Vec<u8>),
     /// The thread cannot go on.
     Failed(Error),
 }
@@ -44,9 +46,13 @@ pub(super) struct SealTask<'a> {
     /// The round's number and agreement.
     pub round: u64,
     pub agreement: Agreement,
+    /// The prekeys of openers that its terms name.
+    pub prekeys: Vec<Prekey>,
     /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
     pub rounding: [u8; 32],
     pub permit: SealPermit,
+    /// Whether the shares are sealed already.
+    pub has_shares: bool,
     pub spool: SpoolState,
     /// Takes the spool when this thread has no more for it.
     pub sealed: Sender<Spool>,
@@ -72,8 +78,13 @@ impl SealTask<'_> {
     }
 
     fn seal(self, out: &SyncSender<SealerMessage>) -> Result<(), Error> {
-        let Self { participation, round, agreement, .. } = self;
+        let Self { participation, round, agreement, prekeys, .. } = self;
         let Participation { member, update, weight, .. } = participation;
+        let own = match member.key {
+            KeyRef::Member(key) => Some(key.clone().with_told((0..).zip(&prekeys))),
+            KeyRef::Secret(..) | KeyRef::Client(_) => None,
+        };
+        let key = own.as_ref().map_or(member.key, KeyRef::Member);
         let public = member.key.public();
         let mut clock = Instant::now();
         let terms = member.job.terms(round, &agreement)?;
@@ -94,8 +105,7 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let mut sealer =
-            Sealer::new(member.key, member.engine.clone(), update, self.permit, &terms)?;
+        let mut sealer = Sealer::new(key, member.engine.clone(), update, self.permit, &terms)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(SealerMessage::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
@@ -106,6 +116,17 @@ impl SealTask<'_> {
                 spool.append(&bytes)?;
             }
             wanted = out.send(SealerMessage::Chunks { bytes: bytes.into(), busy }).is_ok();
+        }
+        if wanted
+            && !self.has_shares
+            && let Some(shares) = sealer.key_message()?
+        {
+            let shares = shares.to_bytes();
+            if let Some(spool) = &mut spool {
+                spool.append_shares(&shares)?;
+            }
+            // Nobody takes them if the round failed.
+            let _ = out.send(SealerMessage::Shares(shares));
         }
         if let Some(spool) = spool {
             // Nobody takes it if the round failed: the next run finds the file.

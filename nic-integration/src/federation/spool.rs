@@ -10,10 +10,11 @@
 //! over the tag before them, the length, and for the tag the content. So what is read is always a
 //! beginning of what was written.
 //!
-//! The last record is the sum, once all of it came back: how many values of each tensor were clipped
-//! (a count (4), and as many counts (8)), then the file of the sum. The 4 bytes that vouch for its length
-//! are over the word `sum` besides. Space for it is reserved before the first chunk is sealed, so that a
-//! disk that fills up in the meantime costs no round.
+//! In a job with openers a record of shares follows all chunks. The last record is the sum, once all of it
+//! came back: how many values of each tensor were clipped (a count (4), and as many counts (8)), the answers
+//! of openers (a length (4), and each with its length), then the file of the sum. The 4 bytes that vouch for
+//! the length of either are over the word `shares` or `sum` besides. Space for it is reserved before the
+//! first chunk is sealed, so that a disk that fills up in the meantime costs no round.
 //!
 //! A file that ends within a record was cut while that record was written: the record was never
 //! sent, and is cut off. Anything else that does not fit is damage: chunks that were sent may be
@@ -28,7 +29,10 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-use ciphergram_he::{PublicKey, Sum, Update, error::FrameError, exchange::Announcement};
+use ciphergram_he::{
+    PublicKey, Scheme, Sum, Update, error::FrameError, exchange::Announcement,
+    threshold::OpenAnswer,
+};
 use tracing::warn;
 
 use super::Error;
@@ -42,6 +46,7 @@ const FIXED_BYTES: usize = 2 + 4 + 4 + 32 + 32;
 const RESERVED_FURTHER: u64 = 1 << 16;
 /// What vouches for the length of the sum's record is over this besides, and for that of all others over nothing.
 const SUM: &[u8] = b"sum";
+const SHARES: &[u8] = b"shares";
 const CHUNKS: &[u8] = b"";
 
 /// The contribution and the round that a spool is of.
@@ -124,8 +129,8 @@ pub struct FoundSpool {
 /// The content of a spool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpoolContent {
-    /// The first chunks, sealed.
-    Chunks(Vec<u8>),
+    /// The first chunks, sealed, and the shares that the contribution opens by, if they are.
+    Chunks(Vec<u8>, Option<Vec<u8>>),
     /// The sum that came back: the round is over.
     Sum(Box<SavedSum>),
 }
@@ -137,6 +142,8 @@ pub struct SavedSum {
     pub sum: Sum,
     /// Values of this client out of range, for each tensor.
     pub clipped: Vec<usize>,
+    /// The answers of openers, in a job that has such.
+    pub answers: Vec<OpenAnswer>,
 }
 
 /// An open spool file. It is locked: no other process goes on with the same contribution.
@@ -197,7 +204,10 @@ impl Spool {
                     SavedSum::from_vec(bytes, sum.start, key).map_err(fail)?,
                 ))
             }
-            None => SpoolContent::Chunks(joined(&mut bytes, chunks)),
+            None => {
+                let shares = records.shares.map(|shares| bytes[shares].to_vec());
+                SpoolContent::Chunks(joined(&mut bytes, chunks), shares)
+            }
         };
         let cut = file.set_len(records.bytes as u64);
         // What a process wrote that died before it was on disk was read, and is sent next.
@@ -279,16 +289,37 @@ impl Spool {
         self.file.sync_data().map_err(|e| self.fault(&e))
     }
 
+    /// Appends the shares that the contribution opens by, behind all of its chunks, likewise.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written.
+    pub fn append_shares(&mut self, shares: &[u8]) -> Result<(), Error> {
+        self.write_record(SHARES, &[shares])?;
+        self.file.sync_data().map_err(|e| self.fault(&e))
+    }
+
     /// Appends the sum that came back, after which there is no more to append. It reaches the disk while the caller
-    /// opens it; dropping the spool waits for that. `clipped` are this client's values out of range, for each tensor.
+    /// opens it; dropping the spool waits for that. `clipped` are this client's values out of range, for each tensor;
+    /// `answers` are those of openers.
     ///
     /// # Errors
     ///
     /// It cannot be written.
-    pub fn keep(&mut self, sum: &Sum, clipped: &[usize], key: &PublicKey) -> Result<(), Error> {
+    pub fn keep(
+        &mut self,
+        sum: &Sum,
+        (clipped, answers): (&[usize], &[OpenAnswer]),
+        key: &PublicKey,
+    ) -> Result<(), Error> {
         let (head, stream, digest) = sum.to_parts(key);
         let mut counts = (clipped.len() as u32).to_le_bytes().to_vec();
         clipped.iter().for_each(|count| counts.extend((*count as u64).to_le_bytes()));
+        if has_openers(key) {
+            let answers = OpenAnswer::list_to_bytes(answers, key);
+            counts.extend((answers.len() as u32).to_le_bytes());
+            counts.extend(answers);
+        }
         self.write_record(SUM, &[&counts, &head, stream, &digest])?;
         let file = self.file.try_clone().map_err(|e| self.fault(&e))?;
         let keep = Builder::new().name("spool".into()).spawn(move || file.sync_data());
@@ -336,9 +367,21 @@ impl SavedSum {
         let length = (u32::from_le_bytes(*count) as usize).checked_mul(8).ok_or(SHORT)?;
         let counts = rest.get(..length).ok_or(SHORT)?.as_chunks::<8>().0.iter();
         let clipped = counts.map(|count| u64::from_le_bytes(*count) as usize).collect();
-        bytes.drain(..start + count.len() + length);
-        Ok(Self { sum: Sum::from_vec(bytes, key).map_err(|e| e.to_string())?, clipped })
+        let (mut end, mut answers) = (start + count.len() + length, vec![]);
+        if has_openers(key) {
+            let (found, rest) = rest[length..].split_first_chunk::<4>().ok_or(SHORT)?;
+            let list = rest.get(..u32::from_le_bytes(*found) as usize).ok_or(SHORT)?;
+            answers = OpenAnswer::list_from_bytes(list, key).map_err(|e| e.to_string())?;
+            end += found.len() + list.len();
+        }
+        bytes.drain(..end);
+        Ok(Self { sum: Sum::from_vec(bytes, key).map_err(|e| e.to_string())?, clipped, answers })
     }
+}
+
+/// Returns whether sums under a key open by answers of openers.
+fn has_openers(key: &PublicKey) -> bool {
+    key.parameters().scheme() == Scheme::CkksSumThreshold
 }
 
 /// Returns parts of `bytes` one after the other, moved where they are, so that they are held once.
@@ -395,8 +438,10 @@ pub fn is_spool(bytes: &[u8]) -> bool {
 
 /// The whole records of a file.
 struct Records {
-    /// The place of each one's content, but for the sum's.
+    /// The place of each one's content, but for those of shares and of the sum.
     contents: Vec<Range<usize>>,
+    /// The place of the shares.
+    shares: Option<Range<usize>>,
     /// The place of the sum's content, which is the last.
     sum: Option<Range<usize>>,
     /// The last one's tag.
@@ -407,8 +452,13 @@ struct Records {
 
 impl Records {
     fn read(bytes: &[u8]) -> Result<Self, String> {
-        let mut records =
-            Self { contents: vec![], sum: None, tag: first_tag(), bytes: MAGIC.len() };
+        let mut records = Self {
+            contents: vec![],
+            shares: None,
+            sum: None,
+            tag: first_tag(),
+            bytes: MAGIC.len(),
+        };
         if MAGIC.starts_with(bytes) {
             return Ok(records);
         }
@@ -432,27 +482,40 @@ impl Records {
             let Some(record) = next_record(rest, &records.tag).map_err(|()| damaged())? else {
                 return Ok(records);
             };
-            // Nothing follows a sum, and no sum comes before the header.
-            if records.sum.is_some() || record.is_sum && records.contents.is_empty() {
+            let is_in_order = match record.kind {
+                RecordKind::Chunks => records.shares.is_none(),
+                RecordKind::Shares => records.shares.is_none() && !records.contents.is_empty(),
+                RecordKind::Sum => !records.contents.is_empty(),
+            };
+            if records.sum.is_some() || !is_in_order {
                 return Err(damaged());
             }
             (records.tag, rest) = (record.tag, record.rest);
             records.bytes = bytes.len() - rest.len();
             let end = records.bytes - TAG_BYTES;
             let content = end - record.content.len()..end;
-            if record.is_sum {
-                records.sum = Some(content);
-            } else {
-                records.contents.push(content);
+            match record.kind {
+                RecordKind::Chunks => records.contents.push(content),
+                RecordKind::Shares => records.shares = Some(content),
+                RecordKind::Sum => records.sum = Some(content),
             }
         }
     }
 }
 
+/// The kind of a record.
+#[derive(Clone, Copy)]
+enum RecordKind {
+    /// The header, or chunks.
+    Chunks,
+    Shares,
+    Sum,
+}
+
 /// A whole record, and what follows it.
 struct SpoolRecord<'a> {
     content: &'a [u8],
-    is_sum: bool,
+    kind: RecordKind,
     tag: [u8; TAG_BYTES],
     rest: &'a [u8],
 }
@@ -461,17 +524,17 @@ struct SpoolRecord<'a> {
 fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<SpoolRecord<'a>>, ()> {
     let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let Some((mark, rest)) = rest.split_first_chunk::<MARK_BYTES>() else { return Ok(None) };
-    let is_sum = *mark == link(last, length, &[SUM]);
-    if !is_sum && *mark != link(last, length, &[CHUNKS]) {
-        return Err(());
-    }
+    let kinds =
+        [(RecordKind::Chunks, CHUNKS), (RecordKind::Shares, SHARES), (RecordKind::Sum, SUM)];
+    let kind = kinds.into_iter().find(|(_, word)| *mark == link(last, length, &[*word]));
+    let (kind, _) = kind.ok_or(())?;
     let whole = rest.split_at_checked(u32::from_le_bytes(*length) as usize);
     let Some((content, rest)) = whole else { return Ok(None) };
     let Some((tag, rest)) = rest.split_first_chunk::<TAG_BYTES>() else { return Ok(None) };
     if *tag != link(last, length, &[content]) {
         return Err(());
     }
-    Ok(Some(SpoolRecord { content, is_sum, tag: *tag, rest }))
+    Ok(Some(SpoolRecord { content, kind, tag: *tag, rest }))
 }
 
 /// Returns the tag that the first record continues.

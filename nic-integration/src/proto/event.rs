@@ -105,6 +105,14 @@ pub enum EndpointEvent {
         /// The chunk.
         chunk: u32,
     },
+    /// All chunks of a contributor are staged, which is to be admitted or not: see
+    /// [`SumRegion::admit`](super::SumRegion::admit).
+    Staged {
+        /// The sum region.
+        rkey: u32,
+        /// The contributor.
+        contributor: u16,
+    },
     /// Somebody sent a first message and got no session. Reported now and then only.
     Stranger {
         /// The address that it came from; nobody vouches for that.

@@ -22,7 +22,7 @@ use super::lock::{lock, read, write};
 
 use shard::{LockedShard, ShardState};
 pub use whole::MAX_STAGED_BYTES;
-use whole::Whole;
+use whole::{Lacks, Whole};
 
 /// The parts of a sum region.
 pub struct SumConfig {
@@ -36,9 +36,29 @@ pub struct SumConfig {
     pub layout: ChunkLayout,
     /// All chunks, in order. Pipelines add to different shards at once.
     pub shards: Vec<Shard>,
-    /// Whether only whole contributions count: chunks are staged until all of their contributor's
-    /// are there, and only then added (PROTOCOL §6.5).
-    pub whole: bool,
+    /// What counts.
+    pub counts: Counts,
+}
+
+/// What counts in a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Each chunk, as it comes.
+    Chunks,
+    /// Whole contributions: chunks are staged until all of their contributor's are there, and only then added
+    /// (PROTOCOL §6.5).
+    Whole,
+    /// Whole contributions that the owner has [admitted](SumRegion::admit).
+    Admitted,
+}
+
+/// The outcome of a SUM datagram that was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Added {
+    /// The number of its chunks that are new.
+    pub(super) fresh: u32,
+    /// With it its contributor is staged, and lacks nothing but that it is admitted.
+    pub(super) is_staged: bool,
 }
 
 /// The running sum of one round: accumulators, and for each chunk one bit per contributor, a count
@@ -69,7 +89,8 @@ impl SumRegion {
     /// [`NicError::Shards`] if the shards do not follow one another over all chunks, or split a
     /// group; [`NicError::Staged`] if whole contributions take more bytes than may wait.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
-        let SumConfig { round, contributors, target, layout, shards, whole } = config;
+        let SumConfig { round, contributors, target, layout, shards, counts } = config;
+        let whole = counts != Counts::Chunks;
         let chunk_count = layout.chunk_count();
         if whole {
             whole::check_buffer(layout.total_bytes, target)?;
@@ -93,7 +114,9 @@ impl SumRegion {
             contributors,
             layout,
             bindings: RwLock::default(),
-            whole: whole.then(|| Mutex::new(Whole::new(contributors, chunk_count))),
+            whole: whole.then(|| {
+                Mutex::new(Whole::new(contributors, chunk_count, counts == Counts::Admitted))
+            }),
             received: (0..contributors).map(|_| AtomicU32::new(0)).collect(),
             shards,
         })))
@@ -201,15 +224,42 @@ impl SumRegion {
         self.0.shards.get(self.shard(chunk)).map(|shard| lock(&shard.state))
     }
 
-    /// Adds the chunks of a datagram that are new, all or nothing; returns their number, and appends the chunks that
-    /// reached their target to `closed` (PROTOCOL §6.2).
+    /// Gives the bytes of a contributor that lacks nothing but that it is [admitted](Self::admit), from its first chunk
+    /// on, to `see`; `false` if there is none such.
+    pub fn see_staged(&self, contributor: u16, mut see: impl FnMut(&[u8])) -> bool {
+        let is_staged = |whole: &Mutex<Whole>| lock(whole).is_staged(contributor);
+        if !self.0.whole.as_ref().is_some_and(is_staged) {
+            return false;
+        }
+        for shard in &self.0.shards {
+            lock(&shard.state).staged(contributor).into_iter().for_each(&mut see);
+        }
+        true
+    }
+
+    /// Lets a contributor count of which all chunks are staged, and returns the chunks that reached their target with
+    /// it; `None` if it lacks some, is in already, or it is too late (PROTOCOL §6.5).
+    pub fn admit(&self, contributor: u16) -> Option<Vec<u32>> {
+        let mut whole = lock(self.0.whole.as_ref()?);
+        if !whole.is_staged(contributor) {
+            return None;
+        }
+        whole.stage(contributor, 1)?;
+        drop(whole);
+        let mut closed = vec![];
+        self.add_whole(contributor, &mut closed);
+        Some(closed)
+    }
+
+    /// Adds the chunks of a datagram that are new, all or nothing, and appends the chunks that reached their target to
+    /// `closed` (PROTOCOL §6.2).
     pub(super) fn add(
         &self,
         from: Peer,
         header: &DatagramHeader,
         payload: &[u8],
         closed: &mut Vec<u32>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<Added, Refusal> {
         if header.immediate != self.0.round {
             return Err(Refusal::WrongRound);
         }
@@ -223,14 +273,14 @@ impl SumRegion {
         self.commit(header.contributor, chunks, payload, closed)
     }
 
-    /// Commits those of some chunks that are new, all or nothing, and returns their number.
+    /// Commits those of some chunks that are new, all or nothing.
     fn commit(
         &self,
         contributor: u16,
         chunks: Range<u32>,
         payload: &[u8],
         closed: &mut Vec<u32>,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<Added, Refusal> {
         let layout = self.0.layout;
         let at = layout.bytes_of(&chunks).start;
         let bytes = |run: &Range<u32>| {
@@ -261,9 +311,9 @@ impl SumRegion {
         let fresh = runs.iter().map(|(_, run)| run.len() as u32).sum();
         let whole = self.0.whole.as_ref().filter(|_| fresh > 0);
         // Under the locks of these shards: who adds for a complete contributor waits for them.
-        let completes = match whole.map(|whole| lock(whole).stage(contributor, fresh)) {
+        let lacks = match whole.map(|whole| lock(whole).stage(contributor, fresh)) {
             Some(staged) => staged.ok_or(Refusal::RoundClosed)?,
-            None => false,
+            None => Lacks::Chunks,
         };
         for (at, run) in runs {
             let bytes = bytes(&run);
@@ -273,10 +323,10 @@ impl SumRegion {
         if let Some(count) = self.0.received.get(usize::from(contributor)) {
             count.fetch_add(fresh, Ordering::Relaxed);
         }
-        if completes {
+        if lacks == Lacks::Nothing {
             self.add_whole(contributor, closed);
         }
-        Ok(fresh)
+        Ok(Added { fresh, is_staged: lacks == Lacks::Admission })
     }
 
     /// Adds a complete contributor to every chunk that does not have it yet.

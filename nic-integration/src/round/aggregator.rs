@@ -2,6 +2,7 @@
 
 mod admission;
 mod allowing;
+mod openers;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,11 +21,14 @@ use crate::proto::{
 };
 
 use super::message::{
-    JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, ProbeMessage, ReadyMessage,
+    AnswerMessage, AttendMessage, JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, ProbeMessage,
+    ReadyMessage, SharesMessage,
 };
 use super::open::{HeldRound, RoundProgress, RoundSummary};
 use super::pending::{AdmittedClient, PendingRound};
 use super::{Application, JOIN_INBOX, Shortage};
+pub use openers::SPARE_SPAN;
+use openers::{Asking, Attendant};
 
 /// The span after which an application that prepares a round is asked again.
 const PREPARING_SPAN: Duration = Duration::from_millis(20);
@@ -147,7 +151,37 @@ pub enum AggregatorEvent {
         /// The client.
         contributor: u16,
     },
-    /// Every chunk of the round is settled.
+    /// An opener can be asked.
+    Attending {
+        /// Its place.
+        opener: u8,
+        /// Its process.
+        peer: Peer,
+    },
+    /// An opener cannot be asked, or gave no answer that opens the sums of the round.
+    NotAnswered {
+        /// Its place, as it said.
+        opener: u8,
+        /// The reason.
+        reason: String,
+    },
+    /// An opener answered.
+    Answered {
+        /// The round.
+        round: u32,
+        /// Its place.
+        opener: u8,
+    },
+    /// The round ended with fewer answers of openers than open its sums.
+    Unopened {
+        /// The round.
+        round: u32,
+        /// The answers.
+        found: usize,
+        /// The number that opens sums.
+        needed: usize,
+    },
+    /// Every chunk of the round is settled, and openers have answered if it has such.
     Closed(RoundSummary),
     /// Every sum is delivered, or given up.
     Finished {
@@ -178,6 +212,10 @@ pub struct Aggregator<A> {
     /// Too few clients came: no further round opens.
     given_up: bool,
     current: Option<HeldRound>,
+    /// Of the open round, if sums take the answers of openers.
+    asking: Option<Asking>,
+    /// Openers that can be asked.
+    attendants: BTreeMap<Peer, Attendant>,
     /// The last round that closed: its sums are kept until the next one closes.
     last: Option<HeldRound>,
     /// Rounds opened so far.
@@ -215,6 +253,8 @@ impl<A: Application> Aggregator<A> {
             is_preparing: false,
             given_up: false,
             current: None,
+            asking: None,
+            attendants: BTreeMap::new(),
             last: None,
             opened: 0,
             seen: Time::ZERO,
@@ -325,11 +365,13 @@ impl<A: Application> Aggregator<A> {
                 cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
             } => {
                 self.refusals.retain(|(to, _)| *to != peer);
+                self.attendants.remove(&peer);
                 self.report_lost(|round| round.give_up(peer));
             }
             EndpointEvent::Stranger { from, stranger } => {
                 self.emit(AggregatorEvent::Stranger { from, stranger });
             }
+            EndpointEvent::Staged { rkey, contributor } => self.try_admit(now, rkey, contributor),
             EndpointEvent::Written { .. } => {}
         }
     }
@@ -360,9 +402,25 @@ impl<A: Application> Aggregator<A> {
             Some(MessageKind::Bye) => {
                 self.refusals.retain(|(to, _)| *to != from);
                 self.pending.leave_all_of(from);
+                self.attendants.remove(&from);
                 self.report_lost(|round| round.leave(from));
             }
-            Some(MessageKind::Open | MessageKind::Refuse | MessageKind::End) | None => {}
+            Some(MessageKind::Shares) => {
+                let Ok(shares) = SharesMessage::parse(data) else { return };
+                self.on_shares(now, from, shares);
+            }
+            Some(MessageKind::Attend) => {
+                let Ok(attend) = AttendMessage::parse(data) else { return };
+                self.on_attend(from, &attend);
+            }
+            Some(MessageKind::Answer) => {
+                let Ok(answer) = AnswerMessage::parse(data) else { return };
+                self.on_answer(from, answer);
+            }
+            Some(
+                MessageKind::Open | MessageKind::Refuse | MessageKind::End | MessageKind::Request,
+            )
+            | None => {}
         }
     }
 
@@ -388,12 +446,14 @@ impl<A: Application> Aggregator<A> {
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
 
-    /// Moves the open round, once every chunk is settled, to where sums are delivered from.
+    /// Moves the open round, once every chunk is settled and openers have answered, to where sums are delivered from.
     fn try_end(&mut self, now: Time) {
-        let Some(round) = self.current.as_mut() else { return };
-        if !round.try_end(now) {
+        if !self.current.as_ref().is_some_and(HeldRound::is_settled) {
             return;
         }
+        let Some(answers) = self.answers(now) else { return };
+        let Some(round) = self.current.as_mut() else { return };
+        round.end_with(now, answers);
         let end = round.end(Default::default());
         // Its clients join the next round only now.
         self.pending.restart(now + self.config.join_deadline);
@@ -466,13 +526,16 @@ impl<A: Application> Node for Aggregator<A> {
 
     fn poll_timeout(&self) -> Option<Time> {
         let pending = self.pending.next_timeout(self.seen);
-        let deadline = self.current.as_ref().map(|round| round.deadline);
+        let open = self.current.as_ref().filter(|round| !round.is_settled());
+        let deadline = open.map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
         // Events of pipelines on other threads are acted upon at once.
         let events = self.endpoint.has_events().then_some(Time::ZERO);
         let preparing = self.is_preparing.then_some(self.seen + PREPARING_SPAN);
-        let all = [self.endpoint.poll_timeout(), events, pending, deadline, linger, preparing];
+        let asking = self.asking_timeout();
+        let all =
+            [self.endpoint.poll_timeout(), events, pending, deadline, linger, preparing, asking];
         all.into_iter().flatten().min()
     }
 }

@@ -20,8 +20,8 @@ use crate::proto::{
 };
 
 use super::message::{
-    JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, OpenMessage, ProbeMessage, ReadyMessage,
-    RefuseMessage,
+    AnswerMessage, AttendMessage, JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, OpenMessage,
+    ProbeMessage, ReadyMessage, RefuseMessage, SharesMessage,
 };
 pub use event::{RoundClientEvent, RoundOpening, SumLayout, Sums};
 
@@ -71,6 +71,15 @@ struct ActiveRound {
     end: Option<RoundEnd>,
 }
 
+/// An opener, as it says that it is there.
+struct Attendance {
+    opener: u8,
+    hello: Vec<u8>,
+    said: Option<MessageId>,
+    /// The aggregator has it.
+    is_known: bool,
+}
+
 enum ClientState {
     /// Not asked to join, refused, or done.
     Idle,
@@ -96,6 +105,12 @@ pub struct RoundClient {
     state: ClientState,
     /// The BYE that is not answered yet.
     bye: Option<MessageId>,
+    /// The opener that this process is.
+    attendance: Option<Attendance>,
+    /// What it is asked.
+    request: Option<Vec<u8>>,
+    /// The ANSWER that is not answered yet.
+    answering: Option<MessageId>,
     next_probe: Time,
     events: VecDeque<RoundClientEvent>,
 }
@@ -123,6 +138,9 @@ impl RoundClient {
             sums: None,
             state: ClientState::Idle,
             bye: None,
+            attendance: None,
+            request: None,
+            answering: None,
             next_probe: Time::ZERO,
             events: VecDeque::new(),
         })
@@ -223,6 +241,7 @@ impl RoundClient {
     /// [`NicError::WindowFull`]; [`NicError::NoSuchPeer`], if that aggregator is known to be gone.
     pub fn bye(&mut self, now: Time) -> Result<(), NicError> {
         let sent = self.send(now, MessageKind::Bye, vec![]);
+        self.attendance = None;
         self.abandon();
         self.bye = Some(sent?);
         Ok(())
@@ -268,6 +287,66 @@ impl RoundClient {
             SumMessage { rkey, round: round_number, contributor, first_chunk, chunk_bytes, data };
         round.pushes.insert(self.endpoint.sum(now, peer, sum)?, first_chunk);
         Ok(())
+    }
+
+    /// Sends the shares that a contribution of which every chunk is pushed opens by.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoOpenRound`]; [`NicError::WindowFull`]; [`NicError::MessageTooLong`].
+    pub fn push_shares(&mut self, now: Time, shares: Vec<u8>) -> Result<(), NicError> {
+        let ClientState::Contributing(round) = &self.state else {
+            return Err(NicError::NoOpenRound);
+        };
+        let contribution = self.contribution;
+        let message = SharesMessage { round: round.round, contribution, shares };
+        self.send(now, MessageKind::Shares, message.encode()).map(|_| ())
+    }
+
+    /// Says, now and then from now on, that this process is an opener that can be asked.
+    pub fn attend(&mut self, now: Time, opener: u8, hello: Vec<u8>) {
+        self.attendance = Some(Attendance { opener, hello, said: None, is_known: false });
+        self.say_attending(now);
+    }
+
+    /// Takes what this opener is asked.
+    pub fn take_request(&mut self) -> Option<Vec<u8>> {
+        self.request.take()
+    }
+
+    /// Answers the request taken last, or says why not.
+    ///
+    /// # Errors
+    ///
+    /// It attends as no opener: [`NicError::NoOpenRound`]; [`NicError::WindowFull`]; [`NicError::MessageTooLong`].
+    pub fn answer(&mut self, now: Time, answer: Result<Vec<u8>, String>) -> Result<(), NicError> {
+        let opener = self.attendance.as_ref().ok_or(NicError::NoOpenRound)?.opener;
+        let message = AnswerMessage { opener, answer };
+        self.answering = Some(self.send(now, MessageKind::Answer, message.encode())?);
+        Ok(())
+    }
+
+    /// Returns whether the aggregator may not have the answer yet.
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        self.answering.is_some()
+    }
+
+    /// Returns whether the aggregator answers this opener.
+    #[must_use]
+    pub fn is_attending(&self) -> bool {
+        self.attendance.as_ref().is_some_and(|attendance| attendance.is_known)
+    }
+
+    fn say_attending(&mut self, now: Time) {
+        let Some(Attendance { opener, hello, .. }) = &self.attendance else { return };
+        let message = AttendMessage { opener: *opener, inbox: self.inbox, hello: hello.clone() };
+        // Where that finds no space it is said again.
+        let sent = self.send(now, MessageKind::Attend, message.encode());
+        if let (Ok(sent), Some(attendance)) = (sent, &mut self.attendance) {
+            attendance.said = Some(sent);
+        }
+        self.next_probe = self.next_probe.max(now + PROBE_SPAN);
     }
 
     /// Returns the endpoint's counters.
@@ -331,6 +410,7 @@ impl RoundClient {
         self.try_end();
         if now >= self.next_probe {
             self.next_probe = now + PROBE_SPAN;
+            self.say_attending(now);
             self.probe(now);
         }
     }
@@ -354,8 +434,18 @@ impl RoundClient {
         match &event {
             EndpointEvent::Completed { message, .. } | EndpointEvent::Refused { message, .. } => {
                 self.bye.take_if(|bye| bye == message);
+                self.answering.take_if(|answer| answer == message);
+                let is_taken = matches!(event, EndpointEvent::Completed { .. });
+                if let Some(attendance) = &mut self.attendance {
+                    attendance.is_known |= is_taken && attendance.said == Some(*message);
+                }
             }
-            EndpointEvent::Unreachable { .. } => self.bye = None,
+            EndpointEvent::Unreachable { .. } => {
+                (self.bye, self.answering) = (None, None);
+                if let Some(attendance) = &mut self.attendance {
+                    attendance.is_known = false;
+                }
+            }
             _ => {}
         }
         match event {
@@ -390,6 +480,7 @@ impl RoundClient {
             }
             EndpointEvent::Written { .. }
             | EndpointEvent::ChunkClosed { .. }
+            | EndpointEvent::Staged { .. }
             | EndpointEvent::Stranger { .. } => {}
         }
     }
@@ -422,8 +513,19 @@ impl RoundClient {
                     round.end = Some(end);
                 }
             }
+            Some(MessageKind::Request) => {
+                if self.attendance.is_some() {
+                    self.request = Some(data.to_vec());
+                }
+            }
             Some(
-                MessageKind::Join | MessageKind::Ready | MessageKind::Probe | MessageKind::Bye,
+                MessageKind::Join
+                | MessageKind::Ready
+                | MessageKind::Probe
+                | MessageKind::Bye
+                | MessageKind::Shares
+                | MessageKind::Attend
+                | MessageKind::Answer,
             )
             | None => {}
         }
@@ -543,7 +645,8 @@ impl Node for RoundClient {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let probe = (!matches!(self.state, ClientState::Idle)).then_some(self.next_probe);
+        let is_idle = matches!(self.state, ClientState::Idle) && self.attendance.is_none();
+        let probe = (!is_idle).then_some(self.next_probe);
         // Events of pipelines on other threads are acted upon at once.
         let events = self.endpoint.has_events().then_some(Time::ZERO);
         [self.endpoint.poll_timeout(), events, probe].into_iter().flatten().min()

@@ -39,6 +39,14 @@ impl AggregatorEvent {
             }
             Self::Closed(summary) => of_summary(summary),
             Self::Finished { round } => format!("round {round} finished: its sums are delivered"),
+            Self::Attending { opener, peer } => {
+                format!("opener {opener} is there, at node {}", peer.node)
+            }
+            Self::NotAnswered { opener, reason } => format!("opener {opener}: {reason}"),
+            Self::Answered { round, opener } => format!("round {round}: opener {opener} answered"),
+            Self::Unopened { round, found, needed } => {
+                format!("round {round}: nobody opens it: {found} of {needed} openers answered")
+            }
             Self::Settled { .. } => return None,
         })
     }
@@ -51,6 +59,8 @@ impl AggregatorEvent {
             | Self::OpenFailed { .. }
             | Self::TooFew(_)
             | Self::Stranger { .. }
+            | Self::NotAnswered { .. }
+            | Self::Unopened { .. }
             | Self::Lost { .. } => true,
             Self::Closed(RoundSummary { closed, withheld, contributed, .. }) => {
                 contributed.iter().any(|(_, count)| *count < closed + withheld) || *withheld > 0

@@ -26,12 +26,16 @@ pub(crate) enum MessageKind {
     Refuse = 5,
     End = 6,
     Bye = 7,
+    Shares = 8,
+    Attend = 9,
+    Request = 10,
+    Answer = 11,
 }
 
 impl MessageKind {
     pub(crate) fn from_immediate(immediate: Option<u32>) -> Option<Self> {
         use MessageKind::*;
-        let kinds = [Join, Open, Ready, Probe, Refuse, End, Bye];
+        let kinds = [Join, Open, Ready, Probe, Refuse, End, Bye, Shares, Attend, Request, Answer];
         kinds.into_iter().find(|kind| Some(*kind as u32) == immediate)
     }
 }
@@ -97,6 +101,29 @@ pub(crate) struct RefuseMessage {
     pub(crate) reason: String,
 }
 
+/// Client to aggregator: the shares that its contribution opens by, for the openers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SharesMessage {
+    pub(crate) round: u32,
+    pub(crate) contribution: ContributionId,
+    pub(crate) shares: Vec<u8>,
+}
+
+/// Opener to aggregator: it is there, and can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AttendMessage {
+    pub(crate) opener: u8,
+    pub(crate) inbox: u32,
+    pub(crate) hello: Vec<u8>,
+}
+
+/// Opener to aggregator: its answer to a request, or the reason why it gives none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerMessage {
+    pub(crate) opener: u8,
+    pub(crate) answer: Result<Vec<u8>, String>,
+}
+
 /// The end of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundEnd {
@@ -113,6 +140,8 @@ pub struct RoundEnd {
     /// Each contributor's number and the number of closed chunks that it is in, ascending by
     /// contributor.
     pub contributed: Vec<(u16, u32)>,
+    /// The answers of openers, as the application wrote them; empty without openers.
+    pub answers: Vec<u8>,
 }
 
 impl RoundEnd {
@@ -236,6 +265,64 @@ impl RefuseMessage {
     }
 }
 
+impl SharesMessage {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.round.to_le_bytes().to_vec();
+        put(&mut bytes, &self.contribution);
+        put_bytes(&mut bytes, &self.shares);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = MessageReader::new(bytes);
+        let (round, contribution) = (reader.u32()?, reader.array()?);
+        let message = Self { round, contribution, shares: reader.bytes()?.to_vec() };
+        reader.end()?;
+        Ok(message)
+    }
+}
+
+impl AttendMessage {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![self.opener];
+        put(&mut bytes, &self.inbox.to_le_bytes());
+        put_bytes(&mut bytes, &self.hello);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = MessageReader::new(bytes);
+        let ([opener], inbox) = (reader.array()?, reader.u32()?);
+        let message = Self { opener, inbox, hello: reader.bytes()?.to_vec() };
+        reader.end()?;
+        Ok(message)
+    }
+}
+
+impl AnswerMessage {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (answers, content) = match &self.answer {
+            Ok(answer) => (1, &answer[..]),
+            Err(reason) => (0, reason.as_bytes()),
+        };
+        let mut bytes = vec![self.opener, answers];
+        put_bytes(&mut bytes, content);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = MessageReader::new(bytes);
+        let [opener, answers] = reader.array()?;
+        let answer = match answers {
+            0 => Err(reader.text()?),
+            1 => Ok(reader.bytes()?.to_vec()),
+            _ => return Err(reader.error()),
+        };
+        reader.end()?;
+        Ok(Self { opener, answer })
+    }
+}
+
 impl RoundEnd {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.contribution.to_vec();
@@ -248,12 +335,15 @@ impl RoundEnd {
             put(&mut bytes, &contributor.to_le_bytes());
             put(&mut bytes, &chunks.to_le_bytes());
         }
+        if !self.answers.is_empty() {
+            put_bytes(&mut bytes, &self.answers);
+        }
         bytes
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
         let mut reader = MessageReader::new(bytes);
-        let end = Self {
+        let mut end = Self {
             contribution: reader.array()?,
             round: reader.u32()?,
             closed: reader.u32()?,
@@ -262,7 +352,14 @@ impl RoundEnd {
             contributed: (0..reader.u16()?)
                 .map(|_| Ok((reader.u16()?, reader.u32()?)))
                 .collect::<Result<_, NicError>>()?,
+            answers: vec![],
         };
+        if !reader.rest.is_empty() {
+            end.answers = reader.bytes()?.to_vec();
+            if end.answers.is_empty() {
+                return Err(reader.error());
+            }
+        }
         reader.end()?;
         Ok(end)
     }
@@ -351,6 +448,9 @@ mod tests {
             RefuseMessage::parse(noise).map(|message| message.encode()),
             RoundEnd::parse(noise).map(|message| message.encode()),
             ProbeMessage::parse(noise).map(|message| message.encode()),
+            SharesMessage::parse(noise).map(|message| message.encode()),
+            AttendMessage::parse(noise).map(|message| message.encode()),
+            AnswerMessage::parse(noise).map(|message| message.encode()),
         ];
         // A resume of incarnation 0 is none, whatever its round.
         for accepted in again.into_iter().flatten() {
@@ -372,7 +472,7 @@ mod tests {
             let contributors = numbers.iter().map(|(number, _)| *number).collect();
             let open = OpenMessage {
                 contribution, round, incarnation, rkey, grant: closed, declared: contributor,
-                min_clients: stride as u16, deadline_ms, contributors, terms: blob,
+                min_clients: stride as u16, deadline_ms, contributors, terms: blob.clone(),
             };
             prop_assert_eq!(OpenMessage::parse(&open.encode()), Ok(open));
             let ready = ReadyMessage { round, grant: incarnation, rkey, stride };
@@ -381,7 +481,17 @@ mod tests {
             prop_assert_eq!(ProbeMessage::parse(&probe.encode()), Ok(probe));
             let refuse = RefuseMessage { contribution, reason: reason.clone() };
             prop_assert_eq!(RefuseMessage::parse(&refuse.encode()), Ok(refuse));
-            let end = RoundEnd { contribution, round, closed, withheld, reason, contributed: numbers };
+            let shares = SharesMessage { round, contribution, shares: blob.clone() };
+            prop_assert_eq!(SharesMessage::parse(&shares.encode()), Ok(shares));
+            let attend = AttendMessage { opener: round as u8, inbox: rkey, hello: blob.clone() };
+            prop_assert_eq!(AttendMessage::parse(&attend.encode()), Ok(attend));
+            for answer in [Ok(blob.clone()), Err(reason.clone())] {
+                let answer = AnswerMessage { opener: round as u8, answer };
+                prop_assert_eq!(AnswerMessage::parse(&answer.encode()), Ok(answer));
+            }
+            let end = RoundEnd {
+                contribution, round, closed, withheld, reason, contributed: numbers, answers: blob,
+            };
             let encoded = end.encode();
             prop_assert_eq!(RoundEnd::parse(&encoded), Ok(end));
             prop_assert!(RoundEnd::parse(&encoded[..encoded.len() - 1]).is_err());
@@ -399,14 +509,19 @@ mod tests {
             let join = JoinMessage { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
             let open = OpenMessage {
                 contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
-                deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob,
+                deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob.clone(),
             };
             let end = RoundEnd {
                 contribution: id, round: 1, closed: 2, withheld: 3, reason: "why".into(),
-                contributed: vec![(1, 2), (3, 4)],
+                contributed: vec![(1, 2), (3, 4)], answers: blob.clone(),
             };
             let refuse = RefuseMessage { contribution: id, reason: "because".into() };
-            for mut bytes in [join.encode(), open.encode(), end.encode(), refuse.encode()] {
+            let shares = SharesMessage { round: 3, contribution: id, shares: blob.clone() };
+            let attend = AttendMessage { opener: 3, inbox: 2, hello: blob.clone() };
+            let answer = AnswerMessage { opener: 3, answer: Ok(blob) };
+            let more = [shares.encode(), attend.encode(), answer.encode()];
+            let all = [join.encode(), open.encode(), end.encode(), refuse.encode()];
+            for mut bytes in all.into_iter().chain(more) {
                 let at = at.index(bytes.len());
                 bytes[at] = value;
                 reads_back(&bytes);

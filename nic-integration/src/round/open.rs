@@ -128,6 +128,8 @@ pub(super) struct HeldRound {
     /// The reason for the first chunk withheld.
     reason: String,
     contributed: BTreeMap<u16, u32>,
+    /// Of openers, once the round is closed.
+    answers: Vec<u8>,
     pub(super) closed_at: Option<Time>,
     pub(super) finished: bool,
     /// `pump` must look at every participant.
@@ -154,6 +156,7 @@ impl HeldRound {
             unsettled: chunks,
             withheld: 0,
             reason: String::new(),
+            answers: vec![],
             closed_at: None,
             finished: false,
             dirty: true,
@@ -220,6 +223,7 @@ impl HeldRound {
             withheld: self.withheld,
             reason: self.reason.clone(),
             contributed: self.contributed.iter().map(|(n, chunks)| (*n, *chunks)).collect(),
+            answers: self.answers.clone(),
         }
     }
 
@@ -290,14 +294,20 @@ impl HeldRound {
         Settled::Withheld
     }
 
-    /// Ends the round once every chunk is settled; `true` when that happens now.
-    pub(super) fn try_end(&mut self, now: Time) -> bool {
-        if self.unsettled > 0 || self.closed_at.is_some() {
-            return false;
-        }
-        self.closed_at = Some(now);
+    /// Returns whether every chunk is settled.
+    pub(super) fn is_settled(&self) -> bool {
+        self.unsettled == 0
+    }
+
+    /// Returns whether any sum leaves.
+    pub(super) fn has_sums(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// Ends the round, of which every chunk is settled.
+    pub(super) fn end_with(&mut self, now: Time, answers: Vec<u8>) {
+        (self.closed_at, self.answers) = (Some(now), answers);
         self.dirty = true;
-        true
     }
 
     pub(super) fn is_served(&self) -> bool {

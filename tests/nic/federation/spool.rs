@@ -102,7 +102,7 @@ fn cut_files_hold_whole_records_go_on() {
             continue;
         };
         let bytes: usize = BATCHES[..batches].iter().sum();
-        let expected = (w.header.clone(), SpoolContent::Chunks(w.stream[..bytes].to_vec()));
+        let expected = (w.header.clone(), SpoolContent::Chunks(w.stream[..bytes].to_vec(), None));
         assert!(found == Some(expected), "cut at {cut}");
         if cut % 50 > 0 {
             continue;
@@ -113,7 +113,7 @@ fn cut_files_hold_whole_records_go_on() {
         drop(found);
         let (_, content) = read(&place.path).unwrap().unwrap();
         let expected = [&w.stream[..bytes], b"more"].concat();
-        assert!(content == SpoolContent::Chunks(expected), "cut at {cut}");
+        assert!(content == SpoolContent::Chunks(expected, None), "cut at {cut}");
     }
 }
 
@@ -214,16 +214,16 @@ fn a_sum_ends_a_spool() {
     for chunks in [&w.ends[..1], &w.ends] {
         let place = place(&w.file[..*chunks.last().unwrap()]);
         let mut found = Spool::open(&place.path, key).unwrap().unwrap();
-        found.spool.keep(&sum, &[0, 7], key).unwrap();
+        found.spool.keep(&sum, (&[0, 7], &[]), key).unwrap();
         drop(found);
-        let saved = SavedSum { sum: sum.clone(), clipped: vec![0, 7] };
+        let saved = SavedSum { sum: sum.clone(), clipped: vec![0, 7], answers: vec![] };
         let expected = (w.header.clone(), SpoolContent::Sum(Box::new(saved)));
         assert!(read(&place.path).unwrap() == Some(expected.clone()));
         let whole = fs::read(&place.path).unwrap();
         // Cut while the sum was written: the chunks are there still.
         fs::write(&place.path, &whole[..whole.len() - 1]).unwrap();
         let (_, content) = read(&place.path).unwrap().unwrap();
-        assert!(matches!(content, SpoolContent::Chunks(_)));
+        assert!(matches!(content, SpoolContent::Chunks(..)));
         for at in (*chunks.last().unwrap()..whole.len()).step_by(7) {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
@@ -304,7 +304,7 @@ proptest! {
         let place = place(&bytes);
         if let Ok(Some((header, content))) = read(&place.path) {
             prop_assert!(header == w.header);
-            let SpoolContent::Chunks(stream) = content else { panic!("a sum was never written") };
+            let SpoolContent::Chunks(stream, None) = content else { panic!("a sum was never written") };
             prop_assert!(w.stream.starts_with(&stream));
             let at = BATCHES.iter().scan(0, |sum, b| { *sum += b; Some(*sum) });
             prop_assert!(stream.is_empty() || at.into_iter().any(|end| end == stream.len()));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
-    Cause, ChunkAdder, ChunkLayout, Config, Endpoint, EndpointEvent, Identity, NodeId, Peer,
-    Refusal, Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
+    Cause, ChunkAdder, ChunkLayout, Config, Counts, Endpoint, EndpointEvent, Identity, NodeId,
+    Peer, Refusal, Shard, Stranger, SumConfig, SumMessage, SumRegion, Time, secure::DECLINE_RATE,
 };
 use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
@@ -409,7 +409,7 @@ fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
         target: 2,
         layout: LAYOUT,
         shards: shards.into(),
-        whole: false,
+        counts: Counts::Chunks,
     };
     SumRegion::new(config).unwrap()
 }

@@ -270,6 +270,7 @@ pub(crate) fn participation<'a>(
         spool: None,
         patience: PATIENCE,
         keep_fields: true,
+        opener: None,
     }
 }
 

@@ -46,7 +46,8 @@ impl<'a> FoundServer<'a> {
         let name = &args.server;
         let addresses = resolve(name.as_str())
             .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
-        let keys = nodes::client(args, &addresses)?;
+        let keys =
+            nodes::client((&args.agreed.key.path, &args.link, &args.server_key), &addresses)?;
         let (server, identity) = (keys.server, keys.identity);
         let pipelines = args.link.tune.pipelines;
         let config = UdpClientConfig { addresses, server, number, identity, paths, pipelines };

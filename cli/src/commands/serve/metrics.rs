@@ -54,6 +54,8 @@ pub(super) struct Metrics {
     clients_refused: u64,
     clients_resumed: u64,
     clients_lost: u64,
+    openers_answered: u64,
+    openers_refused: u64,
     /// Of each phase of rounds.
     phases: [Histogram; RoundPhase::ALL.len()],
 }
@@ -81,7 +83,11 @@ impl Metrics {
                 AggregatorEvent::Closed(_) => &mut self.rounds_closed,
                 AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
                 AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
+                AggregatorEvent::Answered { .. } => &mut self.openers_answered,
+                AggregatorEvent::NotAnswered { .. } => &mut self.openers_refused,
                 AggregatorEvent::Preparing { .. }
+                | AggregatorEvent::Attending { .. }
+                | AggregatorEvent::Unopened { .. }
                 | AggregatorEvent::OpenFailed { .. }
                 | AggregatorEvent::TooFew(_)
                 | AggregatorEvent::Allowed { .. }
@@ -161,10 +167,10 @@ impl Metrics {
     /// Returns all counters without labels: name, help, value. Every field is named, so that the compiler sees that
     /// none is forgotten.
     #[rustfmt::skip]
-    fn counters(&self) -> [(&'static str, &'static str, u64); 19] {
+    fn counters(&self) -> [(&'static str, &'static str, u64); 21] {
         let Self {
             stats, rounds_opened, rounds_closed, chunks_summed, chunks_withheld, clients_joined, clients_refused,
-            clients_resumed, clients_lost, phases: _,
+            clients_resumed, clients_lost, openers_answered, openers_refused, phases: _,
         } = *self;
         let Stats {
             sent: _, received: _, acks_sent, retransmitted, paths_rested, duplicates, refused, overrun, trimmed,
@@ -190,6 +196,8 @@ impl Metrics {
             ("clients_refused", "Clients refused with a reason.", clients_refused),
             ("clients_resumed", "Clients back with their contributions.", clients_resumed),
             ("clients_lost", "Clients that no longer answered.", clients_lost),
+            ("openers_answered", "Answers of openers.", openers_answered),
+            ("openers_refused", "Openers' refusals to answer, and answers that were none.", openers_refused),
         ]
     }
 }

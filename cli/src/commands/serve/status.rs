@@ -219,7 +219,12 @@ impl Status {
             AggregatorEvent::Finished { round } => {
                 return Some((RoundPhase::Delivering, self.on_finished(*round, now)?));
             }
-            AggregatorEvent::Allowed { .. } | AggregatorEvent::Stranger { .. } => {}
+            AggregatorEvent::Allowed { .. }
+            | AggregatorEvent::Stranger { .. }
+            | AggregatorEvent::Attending { .. }
+            | AggregatorEvent::Answered { .. }
+            | AggregatorEvent::NotAnswered { .. }
+            | AggregatorEvent::Unopened { .. } => {}
         }
         None
     }

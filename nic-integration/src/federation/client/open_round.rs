@@ -25,6 +25,8 @@ pub(super) struct OpenRound {
     chunks: Chunks,
     /// The first chunk that is not pushed yet.
     next: u32,
+    /// Whether the shares are sent, which follow all chunks.
+    pub(super) shares_sent: bool,
     /// Sums that came back.
     back: u32,
 }
@@ -38,7 +40,7 @@ impl OpenRound {
         chunks: Chunks,
     ) -> Self {
         let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
-        Self { since, opening, terms, sets, chunks, next: 0, back: 0 }
+        Self { since, opening, terms, sets, chunks, next: 0, shares_sent: false, back: 0 }
     }
 
     /// Returns the next chunks that are sealed and not pushed yet: the first, and their bytes.
@@ -50,6 +52,11 @@ impl OpenRound {
         // Only the last chunk may be shorter, and is sealed whole.
         self.next += bytes.len().div_ceil(each) as u32;
         (!bytes.is_empty()).then_some((first, bytes))
+    }
+
+    /// Returns whether all chunks are pushed.
+    pub(super) fn is_pushed(&self) -> bool {
+        self.next == self.chunks.count()
     }
 
     /// Returns the bytes of a chunk; the last may have fewer.

@@ -12,8 +12,9 @@ use ciphergram_he::{
     Member, SealPermit, Sum,
     exchange::{Announcement, RoundTerms},
     random,
+    threshold::OpenAnswer,
 };
-use tracing::{Span, warn};
+use tracing::{Span, info, warn};
 
 use super::{
     open_round::OpenRound,
@@ -25,6 +26,7 @@ use crate::{
     driver::MAX_SLEEP,
     federation::{
         Error,
+        opener::{answer_request, held},
         participation::{Participation, ParticipationPhase, RoundResult},
         spool::{FoundSpool, SavedSum, Spool, SpoolContent, fingerprint},
     },
@@ -84,11 +86,11 @@ impl<'a> Run<'a> {
             Some(FoundSpool { spool, content: SpoolContent::Sum(saved), .. }) => {
                 return Ok(RunStart::Saved(spool, saved));
             }
-            Some(FoundSpool { spool, header, content: SpoolContent::Chunks(chunks) }) => {
+            Some(FoundSpool { spool, header, content: SpoolContent::Chunks(chunks, shares) }) => {
                 // Before anyone waits for us.
                 spool.reserve(total_bytes(&header.announcement))?;
-                let sealing =
-                    Sealing::resumed(spool, chunks, (header.fingerprint, header.rounding));
+                let of = (header.fingerprint, header.rounding);
+                let sealing = Sealing::resumed(spool, (chunks, shares), of);
                 (header.announcement, Some(header.resume), sealing)
             }
             None => {
@@ -127,7 +129,21 @@ impl<'a> Run<'a> {
     /// As [`RoundClient::join`].
     pub(super) fn join(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let contribution = self.announcement.seed.id();
-        Ok(node.join(now, contribution, self.hello()?, self.resume)?)
+        node.join(now, contribution, self.hello()?, self.resume)?;
+        if let Some(opener) = self.participation.opener {
+            let opener = held(opener);
+            node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
+        }
+        Ok(())
+    }
+
+    /// Answers what this client is asked as an opener.
+    fn answer(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
+        let Some(opener) = self.participation.opener else { return Ok(()) };
+        let Some(request) = node.take_request() else { return Ok(()) };
+        let mut opener = held(opener);
+        answer_request(&mut opener, self.participation.member.ledger, node, now, &request)
+            .map(|event| info!(?event, "opener"))
     }
 
     /// Returns the announcement as the aggregator may see it.
@@ -201,6 +217,7 @@ impl<'a> Run<'a> {
         }
         self.sealing.poll()?;
         self.push(node, now)?;
+        self.answer(node, now)?;
         Ok(None)
     }
 
@@ -259,6 +276,7 @@ impl<'a> Run<'a> {
             return Err(self.bad_round("its lists of contributors differ"));
         }
         self.hold_to(&terms)?;
+        let prekeys = terms.prekeys.clone();
         let chunks = terms.agreement.chunks(key.parameters());
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
@@ -268,7 +286,8 @@ impl<'a> Run<'a> {
         self.open = Some(OpenRound::new(since, opening, terms, chunks));
         let (participation, number, announcement) =
             (self.participation, self.number, &self.announcement);
-        self.sealing.start(participation, number, announcement, chunks, resume, scope)
+        let round = (chunks, prekeys);
+        self.sealing.start(participation, number, announcement, round, resume, scope)
     }
 
     /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
@@ -306,6 +325,14 @@ impl<'a> Run<'a> {
             && let Some((first_chunk, bytes)) = open.next_push(self.sealing.stream())
         {
             node.push(now, first_chunk, open.chunk_bytes(), bytes)?;
+        }
+        if let Some(shares) = self.sealing.shares()
+            && open.is_pushed()
+            && !open.shares_sent
+            && node.can_push()
+        {
+            node.push_shares(now, shares.to_vec())?;
+            open.shares_sent = true;
         }
         Ok(())
     }
@@ -350,16 +377,19 @@ impl<'a> Run<'a> {
             stream,
         };
         let key = self.participation.member.key.public();
+        let answers = OpenAnswer::list_from_bytes(&end.answers, key)?;
         if let Some(spool) = &mut spool
-            && let Err(error) = spool.keep(&sum, &clipped, key)
+            && let Err(error) = spool.keep(&sum, (&clipped, &answers), key)
         {
             // It may open all the same, and the aggregator has it still.
             warn!(%error, "the sum is not kept beside the result");
         }
-        let (opened, decrypting, spool) = open_spooled(self.participation, &sum, spool)?;
+        let opening = (&sum, &answers[..]);
+        let (opened, decrypting, spool) = open_spooled(self.participation, opening, spool)?;
         Ok(RoundResult {
             opening: Some(open.opening),
             sum,
+            answers,
             opened,
             fields,
             clipped,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ciphergram_he::{
     Destination, Error as SchemeError, KeyRef, Member, OpenedSum, Sum, codec::Output,
+    threshold::OpenAnswer,
 };
 use tracing::info_span;
 
@@ -41,11 +42,12 @@ pub(super) fn finish_saved(
     spool: Spool,
     saved: SavedSum,
 ) -> Result<RoundResult, Error> {
-    let SavedSum { sum, clipped } = saved;
-    let (opened, decrypting, spool) = open_spooled(participation, &sum, Some(spool))?;
+    let SavedSum { sum, clipped, answers } = saved;
+    let (opened, decrypting, spool) = open_spooled(participation, (&sum, &answers), Some(spool))?;
     Ok(RoundResult {
         opening: None,
         sum,
+        answers,
         opened,
         fields: None,
         clipped,
@@ -94,13 +96,13 @@ type SpooledOutcome = (Option<OpenedSum>, Duration, Option<Spool>);
 /// Opens a sum, or checks it, and returns how long it took, and the spool. Removes that if the sum never opens.
 pub(super) fn open_spooled(
     participation: &Participation<'_>,
-    sum: &Sum,
+    (sum, answers): (&Sum, &[OpenAnswer]),
     spool: Option<Spool>,
 ) -> Result<SpooledOutcome, Error> {
     let clock = Instant::now();
     let _span =
         info_span!("open", client = participation.member.key.number(), round = sum.round).entered();
-    match open_sum(participation, sum) {
+    match open_sum(participation, sum, answers) {
         Ok(opened) => Ok((opened, clock.elapsed(), spool)),
         Err(error) => {
             if !may_open_later(&error) {
@@ -130,6 +132,7 @@ fn may_open_later(error: &SchemeError) -> bool {
 fn open_sum(
     participation: &Participation<'_>,
     sum: &Sum,
+    answers: &[OpenAnswer],
 ) -> Result<Option<OpenedSum>, SchemeError> {
     let Participation { member, keep_fields, .. } = participation;
     let Member { key, job, engine, .. } = member;
@@ -137,9 +140,10 @@ fn open_sum(
         KeyRef::Client(key) => {
             member.compute(|| sum.verify(key.public(), &**engine, job)).map(|()| None)
         }
-        KeyRef::Secret(..) if *keep_fields => member.open_integers(sum).map(Some),
-        KeyRef::Secret(key, _) => sum.check(key.public(), job).map(|()| None),
-        KeyRef::Member(_) => Err(SchemeError::OpenersApart),
+        KeyRef::Secret(..) | KeyRef::Member(_) if *keep_fields => {
+            member.open_integers(sum, answers).map(Some)
+        }
+        KeyRef::Secret(..) | KeyRef::Member(_) => sum.check(key.public(), job).map(|()| None),
     }
 }
 
@@ -156,7 +160,7 @@ impl RoundResult {
         to: Destination<'_, '_>,
     ) -> Result<(), Error> {
         let clock = Instant::now();
-        let opened = member.open_sum(&self.sum, &[], output, to);
+        let opened = member.open_sum(&self.sum, &self.answers, output, to);
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
             Some(spool) => spool.remove().err().unwrap_or(error.into()),

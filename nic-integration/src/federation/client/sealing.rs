@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{SealPermit, exchange::Announcement, params::Chunks};
+use ciphergram_he::{SealPermit, exchange::Announcement, params::Chunks, threshold::Prekey};
 use tracing::info_span;
 use zeroize::Zeroizing;
 
@@ -44,6 +44,8 @@ pub(super) struct Sealing {
     fingerprint: [u8; 32],
     rounding: [u8; 32],
     stream: SealedStream,
+    /// The shares that it opens by, once they are sealed, behind all chunks.
+    shares: Option<Vec<u8>>,
     thread: Option<Receiver<SealerMessage>>,
     /// The spool, when the thread has ended.
     spool: Option<Receiver<Spool>>,
@@ -61,9 +63,15 @@ impl Sealing {
         Self::new(Right::Fresh(permit, spool), of)
     }
 
-    /// Returns the sealing of a contribution after the chunks of a spool, rounding as they were rounded.
-    pub(super) fn resumed(spool: Spool, sealed: Vec<u8>, of: ([u8; 32], [u8; 32])) -> Self {
+    /// Returns the sealing of a contribution after the chunks of a spool, and its shares if they are there, rounding as
+    /// they were rounded.
+    pub(super) fn resumed(
+        spool: Spool,
+        (sealed, shares): (Vec<u8>, Option<Vec<u8>>),
+        of: ([u8; 32], [u8; 32]),
+    ) -> Self {
         let mut sealing = Self::new(Right::Spooled(spool), of);
+        sealing.shares = shares;
         sealing.stream.append(sealed.into());
         sealing
     }
@@ -75,6 +83,7 @@ impl Sealing {
             fingerprint,
             rounding,
             stream: SealedStream::default(),
+            shares: None,
             thread: None,
             spool: None,
             busy: Duration::ZERO,
@@ -85,6 +94,11 @@ impl Sealing {
     /// Returns the chunks sealed so far.
     pub(super) fn stream(&self) -> &SealedStream {
         &self.stream
+    }
+
+    /// Returns the shares that it opens by, once they are sealed.
+    pub(super) fn shares(&self) -> Option<&[u8]> {
+        self.shares.as_deref()
     }
 
     /// Returns the time spent on quantising and encrypting.
@@ -108,7 +122,7 @@ impl Sealing {
         participation: &'a Participation<'a>,
         number: u16,
         announcement: &Announcement,
-        chunks: Chunks,
+        (chunks, prekeys): (Chunks, Vec<Prekey>),
         resume: Resume,
         scope: &'s Scope<'s, 'a>,
     ) -> Result<(), Error> {
@@ -124,7 +138,9 @@ impl Sealing {
                 }
                 // A chunk that is not in the spool was never sent; its rounding makes the same
                 // integers.
-                (SealPermit::resume(announcement.seed, whole), SpoolState::Resumed(spool))
+                let sealed = self.stream.rest(0);
+                let permit = SealPermit::resume(announcement.seed, whole, &sealed);
+                (permit, SpoolState::Resumed(spool))
             }
             Some(Right::Fresh(permit, spool)) => {
                 let header = || SpoolHeader {
@@ -143,7 +159,18 @@ impl Sealing {
         let rounding = self.rounding;
         let (sealed, done) = mpsc::channel();
         self.spool = Some(done);
-        let task = SealTask { participation, round, agreement, rounding, permit, spool, sealed };
+        let has_shares = self.shares.is_some();
+        let task = SealTask {
+            participation,
+            round,
+            agreement,
+            prekeys,
+            rounding,
+            permit,
+            has_shares,
+            spool,
+            sealed,
+        };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.thread = Some(receiver);
         let span = info_span!("seal", client = number, round = resume.round);
@@ -199,6 +226,7 @@ impl Sealing {
                 self.stream.append(bytes);
                 self.busy += busy;
             }
+            SealerMessage::Shares(shares) => self.shares = Some(shares),
             SealerMessage::Failed(error) => return Err(error),
         }
         Ok(())

@@ -10,6 +10,7 @@ use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{OpenedDatagram, Session};
 use crate::proto::shared::{ChannelId, MAX_EVENTS, SharedState};
+use crate::proto::sum::Added;
 use crate::proto::time::Time;
 
 use super::Pipeline;
@@ -173,8 +174,13 @@ fn add(
     });
     events.extend(closed.drain(..).map(|chunk| EndpointEvent::ChunkClosed { rkey, chunk }));
     match added.unwrap_or(Err(Refusal::UnknownRkey)) {
-        Ok(0) => Outcome::Repeated(Ok(())),
-        added => Outcome::Answer(added.map(|_| ())),
+        Ok(Added { fresh: 0, .. }) => Outcome::Repeated(Ok(())),
+        Ok(Added { is_staged, .. }) => {
+            let contributor = header.contributor;
+            events.extend(is_staged.then_some(EndpointEvent::Staged { rkey, contributor }));
+            Outcome::Answer(Ok(()))
+        }
+        Err(refusal) => Outcome::Answer(Err(refusal)),
     }
 }
 

@@ -195,6 +195,11 @@ impl ShardState {
         }
     }
 
+    /// Returns what a contributor has staged here.
+    pub(super) fn staged(&self, contributor: u16) -> Option<&[u8]> {
+        self.staged.as_ref()?.held(contributor)
+    }
+
     /// Drops what is staged and will never be added.
     pub(super) fn discard_staged(&mut self) {
         self.staged.iter_mut().for_each(Staged::discard);

@@ -55,7 +55,7 @@ fn config(chunk_bytes: u32, target: u32, shards: Vec<Shard>) -> SumConfig {
             group_chunks: NonZeroU32::MIN,
         },
         shards,
-        whole: true,
+        counts: Counts::Whole,
     }
 }
 
@@ -96,7 +96,7 @@ fn send(
     };
     let mut closed = vec![];
     let outcome = region.add(peer(contributor), &header, &vec![byte; bytes], &mut closed);
-    (outcome, closed)
+    (outcome.map(|added| added.fresh), closed)
 }
 
 fn contributors(region: &SumRegion, chunk: u32) -> Vec<u16> {
@@ -221,6 +221,6 @@ fn contributions_that_may_not_wait_together_make_no_region() {
     assert_eq!(refused, Some(NicError::Staged { bytes }));
     let words = refused.unwrap().to_string();
     assert!(words.contains(&bytes.to_string()), "{words}");
-    let more = SumConfig { whole: false, ..config(most + 2, 4, shards()) };
+    let more = SumConfig { counts: Counts::Chunks, ..config(most + 2, 4, shards()) };
     assert!(SumRegion::new(more).is_ok(), "a bound of whole contributions only");
 }

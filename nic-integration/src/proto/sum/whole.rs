@@ -18,10 +18,20 @@ pub(super) fn check_buffer(each: u64, target: u32) -> Result<(), NicError> {
     if bytes <= MAX_STAGED_BYTES { Ok(()) } else { Err(NicError::Staged { bytes }) }
 }
 
+/// What a contributor lacks before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lacks {
+    Chunks,
+    Admission,
+    Nothing,
+}
+
 /// The contributors of a sum by what they still have to send.
 pub(super) struct Whole {
-    /// Each contributor's chunks that are not staged yet.
+    /// Each contributor's chunks that are not staged yet, and one more for whoever is still to be admitted.
     missing: Vec<u32>,
+    /// Whether contributors are to be admitted.
+    admits: bool,
     /// Contributors of whom nothing is missing. Each is in the sum of every chunk before it closes.
     complete: Vec<u16>,
     /// Nobody becomes complete any more.
@@ -29,21 +39,28 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub(super) fn new(contributors: u16, chunks: u32) -> Self {
-        let missing = vec![chunks; contributors.into()];
-        Self { missing, complete: vec![], closed: false }
+    pub(super) fn new(contributors: u16, chunks: u32, admits: bool) -> Self {
+        let missing = vec![chunks + u32::from(admits); contributors.into()];
+        Self { missing, admits, complete: vec![], closed: false }
     }
 
-    /// Notes that `count` more chunks of a contributor are staged, and returns whether it is
-    /// complete with them; `None` if it is too late for any.
-    pub(super) fn stage(&mut self, contributor: u16, count: u32) -> Option<bool> {
+    /// Notes that `count` more chunks of a contributor are staged, and returns what it still lacks; `None` if it is
+    /// too late for any.
+    pub(super) fn stage(&mut self, contributor: u16, count: u32) -> Option<Lacks> {
         let missing = self.missing.get_mut(usize::from(contributor)).filter(|_| !self.closed)?;
         *missing -= count;
-        let completes = *missing == 0;
-        if completes {
-            self.complete.push(contributor);
+        match *missing {
+            0 => self.complete.push(contributor),
+            1 if self.admits => return Some(Lacks::Admission),
+            _ => return Some(Lacks::Chunks),
         }
-        Some(completes)
+        Some(Lacks::Nothing)
+    }
+
+    /// Returns whether a contributor lacks nothing but that it is admitted.
+    pub(super) fn is_staged(&self, contributor: u16) -> bool {
+        let missing = self.missing.get(usize::from(contributor));
+        self.admits && !self.closed && missing == Some(&1)
     }
 
     /// Lets nobody become complete any more, and returns those who are.
@@ -72,6 +89,11 @@ impl Staged {
         let buffer = || vec![0; self.shard_bytes].into_boxed_slice();
         let held = self.held.entry(contributor).or_insert_with(buffer);
         held[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Returns a contributor's bytes.
+    pub(super) fn held(&self, contributor: u16) -> Option<&[u8]> {
+        self.held.get(&contributor).map(|bytes| &**bytes)
     }
 
     /// Hands over a contributor's bytes, once.

@@ -23,6 +23,7 @@ impl<A: Application> Aggregator<A> {
         self.leaving.extend(&removed);
         self.leaving.retain(|node| !self.config.nodes.contains_key(node));
         self.emit(AggregatorEvent::Allowed { added, removed, rebound });
+        self.attendants.retain(|peer, _| self.config.nodes.contains_key(&peer.node));
         self.leave_out_unbound(now);
         self.admit_nodes();
         self.advance(now);

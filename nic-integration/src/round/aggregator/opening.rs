@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::proto::{SumConfig, SumRegion, Time};
+use crate::proto::{Counts, SumConfig, SumRegion, Time};
 use crate::round::message::OpenMessage;
 use crate::round::open::HeldRound;
 use crate::round::rkey::fresh_rkey;
 use crate::round::{Application, Readiness, ReadyRound, Shortage};
 
+use super::openers::Asking;
 use super::{Aggregator, AggregatorConfig, AggregatorEvent};
 
 impl<A: Application> Aggregator<A> {
@@ -59,13 +60,18 @@ impl<A: Application> Aggregator<A> {
             return;
         };
         let ReadyRound { terms, layout, shards, late, .. } = opened;
+        let counts = match (self.application.openers(), self.config.whole) {
+            (Some(_), _) => Counts::Admitted,
+            (None, true) => Counts::Whole,
+            (None, false) => Counts::Chunks,
+        };
         let region = SumRegion::new(SumConfig {
             round: self.opened,
             contributors: self.config.clients,
             target: self.pending.count_but(Some(&late)) as u32,
             layout,
             shards,
-            whole: self.config.whole,
+            counts,
         });
         match region.map_err(|error| error.to_string()) {
             Ok(region) => self.open(now, region, terms, late),
@@ -144,6 +150,7 @@ impl<A: Application> Aggregator<A> {
         self.opened += 1;
         self.refused.clear();
         self.current = Some(HeldRound::new(opening, deadline, chunks, joined));
+        self.asking = self.application.openers().is_some().then(Asking::default);
         self.emit(AggregatorEvent::Opened { round, contributors, chunks });
         if self.is_last_opened() {
             for contributor in late {

@@ -115,7 +115,9 @@ fn each_counter_counts_its_own() {
         clients_joined_total 1\n\
         clients_refused_total 2\n\
         clients_resumed_total 3\n\
-        clients_lost_total 4";
+        clients_lost_total 4\n\
+        openers_answered_total 0\n\
+        openers_refused_total 0";
     let expected: Vec<_> = expected.lines().map(|line| format!("ciphergram_{line}")).collect();
     assert_eq!(values, expected);
     assert!(!page.contains(&node.to_string()) && !page.contains("its words"), "{page}");

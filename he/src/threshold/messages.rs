@@ -1,0 +1,109 @@
+//! The key messages of a sum, as whoever adds contributions holds them until openers have answered.
+
+use std::sync::Arc;
+
+use super::{
+    answer::{self, OpenAnswer},
+    boxes::KeyMessage,
+    openers::Openers,
+    request::{OpenRequest, RequestEntry},
+};
+use crate::{Agreement, Error, Job, JobId, PublicKey, contributors::Contributor};
+
+/// The key messages of the contributions to one sum.
+pub struct KeyMessages {
+    job: JobId,
+    round: u64,
+    agreement: Agreement,
+    openers: Arc<Openers>,
+    statement: [u8; 32],
+    each_bytes: usize,
+    requested_bytes: usize,
+    /// Ascending by their contributors' numbers, in which order openers answer about them.
+    taken: Vec<(Contributor, KeyMessage)>,
+}
+
+impl KeyMessages {
+    /// Makes those of a round to which nobody has contributed.
+    ///
+    /// # Errors
+    /// The job has no openers, or does not admit the agreement.
+    pub fn new(
+        key: &PublicKey,
+        job: &Job,
+        round: u64,
+        agreement: &Agreement,
+    ) -> Result<Self, Error> {
+        let openers = job.openers()?.clone();
+        let statement = job.terms(round, agreement)?.openers_statement();
+        let parameters = key.parameters();
+        let (sharing, _) = openers.sharing(parameters, agreement.fields(parameters))?;
+        Ok(Self {
+            job: job.id(),
+            round,
+            agreement: agreement.clone(),
+            statement,
+            each_bytes: KeyMessage::bytes_of(&sharing),
+            requested_bytes: RequestEntry::bytes_of(&sharing),
+            openers,
+            taken: vec![],
+        })
+    }
+
+    /// Returns the bytes of each.
+    #[must_use]
+    pub fn each_bytes(&self) -> usize {
+        self.each_bytes
+    }
+
+    /// Returns the most bytes that each takes in a request.
+    #[must_use]
+    pub fn requested_bytes(&self) -> usize {
+        self.requested_bytes
+    }
+
+    /// Refuses a contribution that its client did not make so for this sum: all that takes no secret. `upload` is
+    /// BLAKE3 of its ciphertext.
+    ///
+    /// # Errors
+    /// [`Error::Contributor`].
+    pub fn check(
+        &self,
+        contributor: &Contributor,
+        message: &KeyMessage,
+        upload: &[u8; 32],
+    ) -> Result<(), Error> {
+        let checked = message.check(&self.openers, (&self.statement, contributor), upload);
+        checked.map_err(|why| Error::Contributor { number: contributor.number, why })
+    }
+
+    /// Takes the message of a contribution that is in the sum, once it is [checked](Self::check).
+    pub fn take(&mut self, contributor: Contributor, message: KeyMessage) {
+        let place = self.taken.partition_point(|(other, _)| other.number < contributor.number);
+        self.taken.insert(place, (contributor, message));
+    }
+
+    /// Returns the request to each opener.
+    #[must_use]
+    pub fn requests(&self) -> Vec<OpenRequest> {
+        OpenRequest::to_each((self.job, self.round, &self.agreement), &self.taken)
+    }
+
+    /// Refuses an answer that its opener did not give about this sum. Whether it tells the sum of its shares shows only
+    /// to those who open it.
+    ///
+    /// # Errors
+    /// [`Error::Opener`].
+    pub fn check_answer(&self, answer: &OpenAnswer) -> Result<(), Error> {
+        let opener = usize::from(answer.opener);
+        let known = self.openers.openers().get(opener).ok_or("the job has no such opener");
+        let uploads = answer::name_uploads(self.taken.iter().map(|(_, message)| message.upload()));
+        let contributors: Vec<_> = self.taken.iter().map(|(contributor, _)| *contributor).collect();
+        let checked = known.and_then(|known| {
+            let of_these = (&self.statement, &contributors[..]);
+            answer.check(&known.id, of_these)?;
+            (answer.uploads == uploads).then_some(()).ok_or("its answer is of other ciphertexts")
+        });
+        checked.map_err(|why| Error::Opener { opener, why: why.into() })
+    }
+}
