@@ -31,6 +31,8 @@ fn demo(scheme: &str, clients: u64, rounds: usize, words: &str) -> Value {
     let most = match scheme {
         "ckks-sum" => MOST_BYTES,
         "ckks-sum-public" => 14.0,
+        // And shares for four openers.
+        "ckks-sum-threshold" => 6.0,
         _ => 6.0,
     };
     let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or_else(|| panic!("no {name}"));
@@ -106,6 +108,11 @@ fn sixty_four_declared_clients_are_cheap() {
         let each = bytes as f64 / values as f64;
         assert!(2.0 < each && each < MOST_BYTES, "{each} bytes a value");
     }
+}
+
+#[test]
+fn openers_agree() {
+    demo("ckks-sum-threshold", 4, 2, "");
 }
 
 #[test]

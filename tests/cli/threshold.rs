@@ -61,7 +61,10 @@ fn rounds_go_on_over_files_with_a_silent_opener() {
     let answer = place.read("c-1.answer");
     place.done("opener --key keys/clients/1.json --in c/1.request --out again");
     assert_eq!(place.read("again"), answer);
-    place.done("aggregate --key keys/public.json --requests d --out d.sum c1.cgm c3.cgm c0.cgm");
+    place.done(
+        "encrypt --key keys/clients/2.json --in g2 --out c2.cgm --ranges ranges.json --round 2",
+    );
+    place.done("aggregate --key keys/public.json --requests d --out d.sum c1.cgm c3.cgm c2.cgm");
     let answered = ["answered for round 2", "answers for none twice"];
     place.fails_with(1, "opener --key keys/clients/1.json --in d/1.request --out again", &answered);
 }
@@ -88,9 +91,6 @@ fn what_openers_and_clients_refuse_is_named() {
     place.fails_with(1, &decrypt(&format!("{zero},{one},{one}")), &["opener 1: it is there twice"]);
     let none = "decrypt --key keys/clients/0.json --in a.sum --out x";
     place.fails_with(1, none, &["0 answers", "take 3"]);
-    // A round over a network does not ask openers yet.
-    let serve = "serve --key keys/public.json --listen 127.0.0.1:0";
-    place.fails_with(1, serve, &["openers, who answer over files"]);
     place.fails_with(
         2,
         "aggregate --key keys/public.json --out x a0.cgm a1.cgm a2.cgm",
@@ -99,6 +99,90 @@ fn what_openers_and_clients_refuse_is_named() {
     let spare = place.read("keys/clients/3.json.prekeys");
     place.write("keys/clients/3.json.prekeys", &spare[..20]);
     place.fails_with(1, &opener(3, "a/3.request"), &["3.json.prekeys"]);
+}
+
+fn is_mean_of(place: &Place, out: &str, clients: &[usize]) {
+    let mean = from_file(&place.read(out)).into_values().next().unwrap().values;
+    let given = |i: usize| from_file(&place.read(&format!("g{i}"))).into_values().next().unwrap();
+    for (i, found) in mean.iter().enumerate() {
+        let sum: f64 = clients.iter().map(|&client| given(client).values[i]).sum();
+        assert!((found - sum / clients.len() as f64).abs() < 1e-4, "{out}: {mean:?}");
+    }
+}
+
+#[test]
+fn a_round_opens_though_a_client_that_is_an_opener_is_killed() {
+    let place = world();
+    let (mut server, address) = place.serve("--deadline 4 --rounds 2");
+    let join =
+        |number: usize| place.join_with(&format!("clients/{number}.json"), &address, number, "");
+    // It waits for the others, and is gone when the round opens.
+    let mut victim = join(3);
+    server.event("attending");
+    victim.kill();
+    let all: Vec<_> = (0..3).map(join).collect();
+    let closed = server.event("closed");
+    assert_eq!(closed["contributed"][3]["chunks"], 0, "{closed}");
+    all.into_iter().for_each(|client| drop(client.finish().done()));
+    (0..3).for_each(|i| is_mean_of(&place, &format!("mean{i}"), &[0, 1, 2]));
+    // It finds its number free in the next one, and no share is asked of it twice.
+    let all: Vec<_> = (0..4).map(join).collect();
+    all.into_iter().for_each(|client| drop(client.finish().done()));
+    (0..4).for_each(|i| is_mean_of(&place, &format!("mean{i}"), &[0, 1, 2, 3]));
+    server.finish().done();
+}
+
+#[test]
+fn openers_apart_answer_until_they_are_stopped() {
+    let place = Place::new();
+    bring(&place, 3);
+    for name in ["a", "b", "c", "d"] {
+        place
+            .done(&format!("keygen --scheme ckks-sum-threshold --clients 3 --member --out {name}"));
+    }
+    let members = "a/member.pub,b/member.pub,c/member.pub";
+    place.done(&format!(
+        "job --key a/identity.json --members {members} --openers d/member.pub --open 1 --out job.json"
+    ));
+    let [server_node, client_node] = ["server", "client"].map(|role| {
+        let made = place.json(&format!("identity --out {role}.identity"));
+        made["node"].as_str().unwrap().to_owned()
+    });
+    place.write("allow", format!("{client_node} *\n"));
+    let mut server = place.start(
+        "serve --key b/public.json --job job.json --listen 127.0.0.1:0 --json --rounds 2 \
+         --identity server.identity --allow allow",
+    );
+    let address = server.event("listening")["address"].as_str().unwrap().to_owned();
+    let link = format!("--server {address} --server-key {server_node} --identity client.identity");
+    let mut opener =
+        place.start(&format!("opener --key d/identity.json --job job.json {link} --json"));
+    opener.event("attending");
+    for round in 0..2 {
+        let clients = ["a", "b", "c"].into_iter().enumerate().map(|(i, name)| {
+            place.start(&format!(
+                "join --key {name}/identity.json --job job.json {link} --in g{i} --out mean{i}"
+            ))
+        });
+        let clients: Vec<_> = clients.collect();
+        let answered = opener.event("answered");
+        assert_eq!(
+            (&answered["round"], &answered["clients"]),
+            (&round.into(), &[0, 1, 2][..].into())
+        );
+        clients.into_iter().for_each(|client| drop(client.finish().done()));
+        (0..3).for_each(|i| is_mean_of(&place, &format!("mean{i}"), &[0, 1, 2]));
+    }
+    server.finish().done();
+    opener.signal("TERM");
+    let stopped = opener.finish();
+    assert_eq!((stopped.code, &*stopped.stderr), (Some(143), "stopped\n"), "{stopped:?}");
+    // It says what it needs.
+    let none = "opener --key d/identity.json --job job.json";
+    place.fails_with(2, none, &["--server"]);
+    let file =
+        "opener --key d/identity.json --job job.json --in a/public.json --out x --identity b";
+    place.fails_with(2, file, &["--identity"]);
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod schemes {
 mod support {
     pub(crate) mod frames;
     pub(crate) mod liar;
+    pub(crate) mod openers;
     pub(crate) mod paillier;
     pub(crate) mod sums;
 }

@@ -1,122 +1,19 @@
 //! Sums that openers open together, all the way, and what must not pass.
 
-use std::{fs, sync::Arc};
+use std::sync::Arc;
 
 use ciphergram_he::{
-    Contribution, Destination, Error, Job, Ledger, Limits, Member, OpenedSum, Parameters,
-    PublicKey, Quantised, SealPermit, Sealer, SecretKey, Sum, Summing,
+    Destination, Error, Job, Ledger, Limits, Member, SecretKey, Sum,
     codec::Output,
     params::{Literal, Scheme},
-    threshold::{
-        Identity, MemberKey, OpenAnswer, OpenRequest, OpenerId, OpenerKey, Openers, PrekeyChain,
-        Quorum, SumSecret,
-    },
+    threshold::{Identity, MemberKey, OpenAnswer, OpenRequest, SumSecret},
 };
 
 use crate::support::{
     frames::vouch,
-    sums::{ROUND, agreement, engine},
+    openers::{World, expected, fields},
+    sums::{ROUND, engine},
 };
-
-/// Clients, all of whom are openers too.
-struct World {
-    public: PublicKey,
-    job: Job,
-    identities: Vec<Arc<Identity>>,
-    openers: Vec<OpenerKey>,
-    ledgers: Vec<Ledger>,
-    /// The openers' prekeys as they were at first.
-    backup: tempfile::TempDir,
-}
-
-impl World {
-    fn new(clients: usize, open: usize, min_clients: u16) -> Self {
-        let literal =
-            Literal { scheme: Scheme::CkksSumThreshold, clients: clients as u32, bits: 16 };
-        let public = PublicKey::of_parameters(Parameters::new(literal).unwrap()).unwrap();
-        let identities: Vec<_> =
-            (0..clients).map(|_| Arc::new(Identity::generate().unwrap())).collect();
-        let backup = tempfile::tempdir().unwrap();
-        let chains = (0..clients).map(|opener| {
-            let path = |name: &str| backup.path().join(format!("{opener}.{name}"));
-            let chain = PrekeyChain::create(&path("live")).unwrap();
-            fs::copy(path("live.prekeys"), path("old.prekeys")).unwrap();
-            chain
-        });
-        let chains: Vec<_> = chains.collect();
-        let each = identities.iter().zip(&chains);
-        let openers = each.map(|(identity, chain)| OpenerId {
-            id: identity.id(),
-            prekey: chain.prekey(identity).unwrap(),
-        });
-        let members = identities.iter().map(|identity| identity.id()).collect();
-        let quorum = Quorum::new(clients, Some(open)).unwrap();
-        let openers = Openers::new(quorum, openers.collect(), members).unwrap();
-        let limits = Limits { openers: Some(Arc::new(openers)), ..Limits::of_key(&public) }
-            .of_clients(clients as u16, Some(min_clients));
-        let job = Job::new(&public, Limits { max_weight: u32::MAX, ..limits }).unwrap();
-        // As everyone else reads it.
-        let job = Job::from_json(&job.to_json().unwrap(), &public).unwrap();
-        let openers = identities.iter().zip(chains).map(|(identity, chain)| {
-            OpenerKey::new(&public, identity.clone(), chain, &job).unwrap()
-        });
-        let openers = openers.collect();
-        let ledgers = (0..clients).map(|_| Ledger::in_memory()).collect();
-        Self { public, job, identities, openers, ledgers, backup }
-    }
-
-    fn member(&self, client: usize) -> MemberKey {
-        MemberKey::new(&self.public, self.identities[client].clone(), &self.job).unwrap()
-    }
-
-    /// The opener as a backup from before its first answer has it.
-    fn restored(&self, opener: usize) -> OpenerKey {
-        let path = |name: &str| self.backup.path().join(format!("{opener}.{name}"));
-        fs::copy(path("old.prekeys"), path("live.prekeys")).unwrap();
-        let chain = PrekeyChain::load(&path("live")).unwrap();
-        OpenerKey::new(&self.public, self.identities[opener].clone(), chain, &self.job).unwrap()
-    }
-
-    fn contribute(&self, member: &MemberKey, round: u64, fields: &[u32]) -> Vec<u8> {
-        let agreement = agreement(fields.len(), u32::MAX);
-        let update = Quantised::from_fields(fields.to_vec(), 1);
-        let terms = self.job.terms(round, &agreement).unwrap();
-        let permit = SealPermit::draw().unwrap();
-        let mut file = vec![];
-        let sealer = Sealer::new(member, engine(), update, permit, &terms).unwrap();
-        sealer.write_to(&mut file).unwrap();
-        file
-    }
-
-    fn sum(&self, files: &[Vec<u8>]) -> (Sum, Vec<OpenRequest>) {
-        let mut summing = Summing::new(&self.public, &self.job, engine()).unwrap();
-        for file in files {
-            summing.add(&Contribution::from_bytes(file, &self.public).unwrap()).unwrap();
-        }
-        let requests = summing.requests();
-        (summing.finish().unwrap(), requests)
-    }
-
-    fn answer(&mut self, opener: usize, request: &OpenRequest) -> Result<OpenAnswer, Error> {
-        let request = OpenRequest::from_bytes(&request.to_bytes(&self.public), &self.public)?;
-        let answer = self.openers[opener].answer(&self.ledgers[opener], &request)?;
-        OpenAnswer::from_bytes(&answer.to_bytes(&self.public), &self.public)
-    }
-
-    fn open(&self, client: usize, sum: &Sum, answers: &[OpenAnswer]) -> Result<Vec<i64>, Error> {
-        let secret = SumSecret::recover(&self.member(client), &self.job, sum, answers)?;
-        Ok(OpenedSum::open(&secret, &*engine(), sum, &self.job)?.sums().to_vec())
-    }
-}
-
-fn fields(client: u32, values: usize) -> Vec<u32> {
-    (0..values as u32).map(|i| (i.wrapping_mul(2_654_435_761) ^ (client * 977)) & 0xfffe).collect()
-}
-
-fn expected(clients: &[u32], values: usize) -> Vec<i64> {
-    let each = |i: usize| clients.iter().map(|&c| i64::from(fields(c, values)[i]) - 32767).sum();
-    (0..values).map(each).collect()
-}
 
 #[test]
 fn three_of_four_open_what_three_clients_sealed() {

@@ -5,6 +5,7 @@
 //! plays one again and prints it.
 
 mod lies;
+mod openers;
 mod village;
 
 use std::collections::BTreeMap;

@@ -293,7 +293,7 @@ fn describe(
         "event": "finished", "out": shown(&args.out.path), "output": name, "round": sum.round,
         "contributors": sum.contributors.len(), "fewest_contributors": fewest, "values": values,
         "cohorts": cohorts.summary(),
-        "bytes_per_value_up": per_value(bytes, values),
+        "bytes_per_value_up": per_value(bytes + round.shares_bytes, values),
         "bytes_per_value_down": per_value(bytes, values),
         "clipped": clipped, "ranges": ranges, "kept": kept,
         "encrypting_s": round.encrypting.as_secs_f64(),

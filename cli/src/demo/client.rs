@@ -40,6 +40,8 @@ pub(super) struct ClientReport {
     pub(super) round: u32,
     pub(super) values: usize,
     pub(super) ciphertext_bytes: usize,
+    /// Of openers' shares, which go up besides.
+    pub(super) shares_bytes: usize,
     /// Bytes handed to the socket so far, headers, tags, acknowledgements and retransmissions
     /// included; UDP and IP headers not.
     pub(super) wire_bytes_sent: u64,
@@ -112,6 +114,7 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
             round,
             values: result.sum.agreement.values(),
             ciphertext_bytes: result.sum.stream.len(),
+            shares_bytes: result.shares_bytes,
             wire_bytes_sent: result.stats.sent.wire_bytes(),
             encrypting_s: result.encrypting.as_secs_f64(),
             exchanging_s: result.exchanging.as_secs_f64(),

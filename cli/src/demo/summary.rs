@@ -35,15 +35,15 @@ impl RoundFigures {
             reports.iter().map(figure).sum::<f64>() / reports.len() as f64
         };
         // A contribution and the sum of all have the same chunks.
-        let bytes = mean(&|r| r.ciphertext_bytes as f64);
+        let down_bytes = mean(&|r| r.ciphertext_bytes as f64);
         Self {
             round,
             agrees: checked.agrees,
             encrypted: checked.evaluation,
             plain: *plain,
             values: reports[0].values,
-            up_bytes: bytes,
-            down_bytes: bytes,
+            up_bytes: down_bytes + mean(&|r| r.shares_bytes as f64),
+            down_bytes,
             wire_bytes: mean(&|r| r.wire_bytes_sent as f64),
             encrypting_s: mean(&|r| r.encrypting_s),
             exchanging_s: mean(&|r| r.exchanging_s),

@@ -39,6 +39,8 @@ pub struct RoundResult {
     pub opening: Option<RoundOpening>,
     /// The sum as it came back, and its contributors.
     pub sum: Sum,
+    /// The bytes of this client's shares for openers; none without such, or if an earlier run took part.
+    pub shares_bytes: usize,
     /// The answers of openers that open it, in a job that has such.
     pub answers: Vec<OpenAnswer>,
     /// The sum in clear, if it is [kept](Participation::keep_fields).

@@ -361,6 +361,7 @@ impl<'a> Run<'a> {
         let unopened = self.bad_round("it ended before it opened");
         let open = self.open.ok_or(unopened)?;
         let encrypting = self.sealing.busy();
+        let shares_bytes = self.sealing.shares().map_or(0, <[u8]>::len);
         let exchanging = open.since.elapsed().saturating_sub(encrypting);
         let ((fields, clipped), mut spool) = self.sealing.into_parts();
         if let Err(error) = open.check_whole(end) {
@@ -389,6 +390,7 @@ impl<'a> Run<'a> {
         Ok(RoundResult {
             opening: Some(open.opening),
             sum,
+            shares_bytes,
             answers,
             opened,
             fields,

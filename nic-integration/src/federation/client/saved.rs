@@ -47,6 +47,7 @@ pub(super) fn finish_saved(
     Ok(RoundResult {
         opening: None,
         sum,
+        shares_bytes: 0,
         answers,
         opened,
         fields: None,
