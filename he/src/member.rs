@@ -278,12 +278,8 @@ impl MemberFiles {
     /// # Errors
     /// Its prekeys cannot be read.
     pub fn own_opener(&self) -> Result<Option<OpenerKey>, Error> {
-        let (AnyKey::Identity(own, _), Ok(openers)) = (&self.key, self.job.openers()) else {
-            return Ok(None);
-        };
-        let id = own.identity.id();
-        let is_one = openers.openers().iter().any(|opener| opener.id == id);
-        is_one.then(|| self.opener()).transpose()
+        let AnyKey::Identity(own, _) = &self.key else { return Ok(None) };
+        own.own_opener(&self.path, &self.job)
     }
 
     /// Returns the opener that an identity is in the job.
@@ -309,6 +305,17 @@ impl IdentityKey {
         let told = ledger.prekeys(job)?;
         let told = told.iter().map(|(opener, prekey)| (*opener, prekey));
         Ok(MemberKey::new(&self.public, self.identity.clone(), job)?.with_told(told))
+    }
+
+    /// Finds the opener that it is in a job, by the prekeys beside its file; nothing if it is none.
+    ///
+    /// # Errors
+    /// Its prekeys cannot be read.
+    pub fn own_opener(&self, path: &Path, job: &Job) -> Result<Option<OpenerKey>, Error> {
+        let Ok(openers) = job.openers() else { return Ok(None) };
+        let id = self.identity.id();
+        let is_one = openers.openers().iter().any(|opener| opener.id == id);
+        is_one.then(|| self.opener(path, job)).transpose()
     }
 
     /// Finds the opener that it is in a job, by the prekeys beside its file.

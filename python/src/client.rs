@@ -5,14 +5,14 @@ use std::{
     path::PathBuf,
     process,
     sync::{
-        Mutex, MutexGuard, TryLockError,
+        Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, Destination, Member};
+use ciphergram_he::{self as he, AnyKey, Destination, Member, threshold::OpenerKey};
 use ciphergram_nic::federation::{
     self, Participation, PathConfig, RoundResult, UdpClient, UdpClientConfig,
     nodes::{read_identity, read_node},
@@ -25,6 +25,7 @@ use crate::{
     files::SECRET,
     holder::Holder,
     job::PyJob,
+    keys::PyMember,
     opened,
     server::{addresses, check_process, local_nodes, seconds},
     sum::PySum,
@@ -43,8 +44,8 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// Args:
 ///     server: The server's address, "HOST:PORT".
-///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
-///         secret one.
+///     key: A client's own key, a member's or the secret key, or the path of its file; the folder of a key stands for
+///         its secret one. A member that is an opener answers while it takes part.
 ///     number: The client's number, from 0; a client's own key has it.
 ///     identity: The file of the client's node key; None, on loopback or in a bundle, for the one beside the key.
 ///     server_key: The server's node key, or the path of its file; None, likewise, for the one beside the key.
@@ -63,6 +64,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct PyClient {
     config: UdpClientConfig,
     key: Holder,
+    /// The opener that it is as well.
+    opener: Option<Mutex<OpenerKey>>,
     /// The client's number.
     #[pyo3(get)]
     number: u16,
@@ -117,8 +120,19 @@ impl PyClient {
     ) -> Result<Self> {
         let addresses = addresses(server)?;
         let (key, path) = client_key(key, number)?;
-        let number = key.key.as_client(number)?.number();
         let mut job = PyJob(key.job(job)?);
+        let (number, opener) = match (&*key.key, &path) {
+            (AnyKey::Identity(own, _), Some(path)) => {
+                let client = own.client(&job.0, &key.ledger()?)?.number();
+                let asked = number.unwrap_or(client);
+                if asked != client {
+                    return Err(he::Error::AnotherClient { found: client, asked }.into());
+                }
+                // It answers by the job as it is.
+                (client, own.own_opener(path, &job.0)?.map(Mutex::new))
+            }
+            (key, _) => (key.as_client(number)?.number(), None),
+        };
         if let Some(least) = min_clients {
             job = job.requiring(least)?;
         }
@@ -145,6 +159,7 @@ impl PyClient {
         Ok(Self {
             config,
             key,
+            opener,
             number,
             job,
             engine: engine.into(),
@@ -188,7 +203,7 @@ impl PyClient {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Bound<'py, PyAny>> {
-        let AnyKey::Secret(..) = &*self.key.key else {
+        let (AnyKey::Secret(..) | AnyKey::Identity(..)) = &*self.key.key else {
             let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
             return Err(Error::Own("KeyKind", text.into()));
         };
@@ -214,7 +229,7 @@ impl PyClient {
     ///     tensors, weight, clip, integers: As `mean`.
     ///
     /// Raises:
-    ///     As `mean`, but for what opening raises.
+    ///     As `mean`, but for what opening raises. KeyKind: It is a member, whose sums open with their round.
     #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep"))]
     fn sum(
         &self,
@@ -224,6 +239,10 @@ impl PyClient {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<PySum> {
+        if let AnyKey::Identity(..) = &*self.key.key {
+            let text = "a member opens its sums by openers' answers, which come with them: take part with mean()";
+            return Err(Error::Own("KeyKind", text.into()));
+        }
         let open = |_: &mut RoundResult, _: &Member<'_>| Ok(());
         let (result, ()) = self.take_part(py, (tensors, clip, integers), weight, open)?;
         let public = self.key.public_of(Some(self.job.0.clone()));
@@ -304,7 +323,7 @@ impl PyClient {
                 spool: self.spool.as_deref(),
                 patience: self.patience,
                 keep_fields: false,
-                opener: None,
+                opener: self.opener.as_ref(),
             };
             let mut result = self.contribute(py, &participation, &call)?;
             let opened = open(&mut result, member)?;
@@ -344,12 +363,18 @@ impl PyClient {
 fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Holder, Option<PathBuf>)> {
     let Ok(path) = key.extract::<PathBuf>() else {
         let holder = Holder::of(key)?;
+        if let Ok(member) = key.cast::<PyMember>() {
+            let path = member.get().1.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            return Ok((holder, Some(path)));
+        }
         holder.key.as_client(number)?;
         return Ok((holder, None));
     };
     let path = if path.is_dir() { path.join(SECRET) } else { path };
     // One line of the ledger for many rounds.
     let holder = Holder::load(key.py(), &path, None, ROUNDS_RESERVED)?;
-    holder.key.as_client(number).map_err(|e| e.within(path.display()))?;
+    if !matches!(&*holder.key, AnyKey::Identity(..)) {
+        holder.key.as_client(number).map_err(|e| e.within(path.display()))?;
+    }
     Ok((holder, Some(path)))
 }

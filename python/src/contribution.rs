@@ -241,7 +241,7 @@ impl PyMember {
     /// Raises:
     ///     OpenerError: The prekey of an opener has expired.
     #[pyo3(signature = (tensors, *, ranges=None, weight=None, round=None, max_weight=None, clip=None,
-                        integers="keep", job=None, engine="cpu"))]
+                        integers="keep", terms=None, announcement=None, job=None, engine="cpu"))]
     #[expect(clippy::too_many_arguments)]
     fn encrypt(
         &self,
@@ -253,11 +253,12 @@ impl PyMember {
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
         integers: &str,
+        terms: Option<&PyRoundTerms>,
+        announcement: Option<&PyAnnouncement>,
         job: Option<&PyJob>,
         engine: &str,
     ) -> Result<PyContribution> {
         let update = arrays::take_clipped(py, tensors, clip, integers)?;
-        let (terms, announcement) = (None, None);
         let given = GivenTerms { ranges, weight, max_weight, round, terms, announcement };
         self.0.encrypt(py, None, update, &given, (job, engine))
     }

@@ -13,7 +13,7 @@ use crate::{
     hints,
     holder::Holder,
     job::PyJob,
-    keys::{PyClientKey, PyPublicKey, PySecretKey},
+    keys::{PyClientKey, PyMember, PyPublicKey, PySecretKey},
     pool::run,
     private_ranges::PyRangesKey,
     ranges::PyRanges,
@@ -190,6 +190,24 @@ impl PySecretKey {
 
 #[pymethods]
 impl PyClientKey {
+    /// Proposes ranges for a round: see `SecretKey.propose`.
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep", job=None))]
+    fn propose(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = weight)] weight: u64,
+        clip: Option<f64>,
+        integers: &str,
+        job: Option<&PyJob>,
+    ) -> Result<PyAnnouncement> {
+        let (update, _) = arrays::take_clipped(py, tensors, clip, integers)?;
+        self.0.propose(py, None, &update, weight, job)
+    }
+}
+
+#[pymethods]
+impl PyMember {
     /// Proposes ranges for a round: see `SecretKey.propose`.
     #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="keep", job=None))]
     fn propose(

@@ -142,6 +142,16 @@ impl Holder {
         Ok(())
     }
 
+    /// Returns the number of the client that an identity is in a job; None if it is none.
+    pub(crate) fn number_in(&self, job: &he::Job) -> Result<Option<u16>> {
+        let AnyKey::Identity(own, _) = &*self.key else { return Ok(None) };
+        match own.client(job, &self.ledger()?) {
+            Ok(client) => Ok(Some(client.number())),
+            Err(he::Error::NoMember { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Acts as the client of this number, which may be left out where the key has it.
     pub(crate) fn act<T>(
         &self,

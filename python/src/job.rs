@@ -7,6 +7,7 @@ use ciphergram_he::{
     codec::TensorBits,
     job::PrivateRanges,
     private_ranges::{RangesSecret, Rank},
+    threshold::OpenerId,
 };
 use pyo3::{
     exceptions::PyTypeError,
@@ -135,6 +136,24 @@ impl PyJob {
     #[getter]
     fn private_ranges(&self) -> Option<String> {
         self.0.private_ranges().ok().map(|private| format!("agree:{}", private.rank))
+    }
+
+    /// Of each opener, by its place, the number of the client that it is as well; None of one that is no client. Empty
+    /// where a key opens sums.
+    #[getter]
+    fn openers(&self) -> Vec<Option<u16>> {
+        let Ok(all) = self.0.openers() else { return vec![] };
+        let client = |opener: &OpenerId| {
+            let place = all.members().iter().position(|member| *member == opener.id);
+            place.map(|place| place as u16)
+        };
+        all.openers().iter().map(client).collect()
+    }
+
+    /// The openers whose answers open a sum; 0 where a key does.
+    #[getter]
+    fn open(&self) -> u8 {
+        self.0.openers().map_or(0, |openers| openers.quorum().open)
     }
 
     /// The bits of tensors that are other than the key's, by name, in which * stands for any text.

@@ -282,6 +282,12 @@ impl PyMember {
         self.0.scheme()
     }
 
+    /// The client's number in the job beside its file; None if it is no client there, or no job is.
+    #[getter]
+    fn number(&self) -> Result<Option<u16>> {
+        self.0.job.as_ref().map_or(Ok(None), |job| self.0.number_in(job))
+    }
+
     fn __repr__(&self) -> String {
         self.0.describe("Member", "")
     }

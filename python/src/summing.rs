@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use ciphergram_he::{
     self as he, Error as SchemeError,
     frame::{Frame, Kind},
+    threshold::OpenAnswer,
 };
 use pyo3::{prelude::*, types::PyBytes};
 
@@ -133,6 +134,25 @@ impl PySumming {
             Ok(requests.iter().map(|request| request.to_bytes(key)).collect::<Vec<_>>())
         })?;
         Ok(requests.iter().map(|request| PyBytes::new(py, request)).collect())
+    }
+
+    /// Checks that an opener gave an answer about the sum of all that was added.
+    ///
+    /// Args:
+    ///     answer: The bytes of an answer, of `Member.answer`.
+    ///
+    /// Returns:
+    ///     The opener's place.
+    ///
+    /// Raises:
+    ///     OpenerError: It is not its opener's own, or of another sum. BadFrame: It is none.
+    ///     ParameterError: The sum is finished.
+    fn check_answer(&self, py: Python<'_>, answer: &Bound<'_, PyAny>) -> Result<u8> {
+        let answer = OpenAnswer::from_bytes(Frozen::new(answer)?.as_ref(), self.public.key())?;
+        run_with(py, &self.summing, |summing| {
+            Ok(summing.as_ref().ok_or_else(finished)?.check_answer(&answer)?)
+        })?;
+        Ok(answer.opener)
     }
 
     fn __repr__(&self) -> String {

@@ -2,6 +2,7 @@
 //! seed in every scenario, `CIPHERGRAM_CASES=50` runs fifty times as many.
 
 mod he;
+mod openers;
 
 use std::time::Duration;
 

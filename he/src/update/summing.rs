@@ -10,7 +10,7 @@ use crate::{
     contributors::{Contributor, ContributorSet, Distinct},
     error::{CiphertextFault, FrameError},
     job::Job,
-    threshold::{KeyMessages, OpenRequest},
+    threshold::{KeyMessages, OpenAnswer, OpenRequest},
 };
 
 /// A sum of contributions, and of sums of others, that are given one by one, so that only one need be in memory.
@@ -122,6 +122,15 @@ impl Summing {
     pub fn requests(&self) -> Vec<OpenRequest> {
         let keys = self.begun.as_ref().and_then(|begun| begun.keys.as_ref());
         keys.map_or_else(Vec::new, KeyMessages::requests)
+    }
+
+    /// Refuses an answer that its opener did not give about the sum of all that was added.
+    ///
+    /// # Errors
+    /// [`Error::Opener`]; the job has no openers, or nothing was added.
+    pub fn check_answer(&self, answer: &OpenAnswer) -> Result<(), Error> {
+        let keys = self.begun.as_ref().and_then(|begun| begun.keys.as_ref());
+        keys.ok_or(Error::NoOpeners)?.check_answer(answer)
     }
 
     /// Adds a sum of others, of however few.

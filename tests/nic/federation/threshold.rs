@@ -86,15 +86,9 @@ impl Members {
     ) {
         let own = results.iter().map(|(&n, r)| (n, r.fields.as_ref().unwrap().to_vec()));
         let fields: BTreeMap<u16, Vec<u32>> = own.chain(more.iter().cloned()).collect();
-        let parameters = self.public.parameters();
-        let half = i64::from(parameters.half_steps());
         for result in results.values() {
             let opened = result.opened.as_ref().unwrap();
-            let sum =
-                |i: usize| numbers.iter().map(|n| i64::from(fields[n][i]) - half).sum::<i64>();
-            assert!((0..VALUES + 3).all(|i| opened.sums()[i] == sum(i)));
-            let weights = numbers.iter().map(|&n| weight(n)).sum::<u64>();
-            assert!(opened.parts().iter().all(|part| *part == (numbers.len(), weights)));
+            check_fields(self.public.parameters(), numbers, opened, &fields);
         }
     }
 }

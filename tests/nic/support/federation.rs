@@ -14,8 +14,8 @@ use ciphergram_accel::{CpuEngine, Engine, Info, Operand, Program, RunError};
 use ciphergram_he::job::SettledTensor;
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Dtype, Job, Ledger, Limits, Member, OpenedSum, PublicKey, SecretKey, Sum, Tensor,
-    TensorSpec, Update,
+    Agreement, Dtype, Job, Ledger, Limits, Member, OpenedSum, Parameters, PublicKey, SecretKey,
+    Sum, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
@@ -354,6 +354,22 @@ pub(crate) fn check_exact(
             listed.len()
         })
         .collect()
+}
+
+/// Checks that an opened sum is exactly that of the integers of those listed, in every chunk, and so are the weights.
+pub(crate) fn check_fields(
+    parameters: &Parameters,
+    listed: &[u16],
+    opened: &OpenedSum,
+    fields: &BTreeMap<u16, Vec<u32>>,
+) {
+    let half = i64::from(parameters.half_steps());
+    for (i, &sum) in opened.sums().iter().enumerate() {
+        let plain: i64 = listed.iter().map(|n| i64::from(fields[n][i]) - half).sum();
+        assert_eq!(sum, plain, "value {i} over {listed:?}");
+    }
+    let weights = listed.iter().map(|&n| weight(n)).sum::<u64>();
+    assert!(opened.parts().iter().all(|part| *part == (listed.len(), weights)));
 }
 
 /// [`check_exact`] of every client's result.

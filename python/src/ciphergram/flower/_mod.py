@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flwr.app import (
@@ -35,9 +36,10 @@ from ..errors import (
     RoundOver,
     WeightError,
 )
-from ._models import join, sealed_sum, secret_key
+from ._models import decrypt, join, opening_key, sealed_sum
 from ._records import (
     ANNOUNCEMENT,
+    ANSWER,
     CLIPPED,
     CONTRIBUTION,
     LOG,
@@ -81,10 +83,11 @@ _FAILED = 2
 def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Decrypt TRAIN and EVALUATE on their way in, and encrypt the reply to TRAIN.
 
-    The node's configuration has ``ciphergram-key``, the path of a secret key; ``ciphergram-client``, the client's
-    number (else ``partition-id``, which a simulation gives); and, if the job is not beside the key,
+    The node's configuration has ``ciphergram-key``, the path of a secret key, or of a member's; ``ciphergram-client``,
+    the client's number (else ``partition-id``, which a simulation gives); and, if the job is not beside the key,
     ``ciphergram-job``, its path; and for ``transport="datagram"`` between machines ``ciphergram-identity``, the path of
-    the node's own key. A simulation has no configuration of nodes: there the run's has the paths.
+    the node's own key. A simulation has no configuration of nodes: there the run's has the paths, of members that of
+    the folder that has all of them in ``clients/``.
 
     A reply to TRAIN has one record of arrays and one of metrics, with a whole number ``num-examples``: the weight,
     which is encrypted, and 1 in its place. The metric ``ciphergram-clipped`` is added: how many values were out of
@@ -144,14 +147,20 @@ class _Client:
         path = _setting(context, "ciphergram-key")
         if path is None:
             raise ParameterError(
-                "the node's configuration has no ciphergram-key, the path of a secret key"
+                "the node's configuration has no ciphergram-key, the path of a secret key or a member's"
             )
         number = context.node_config.get(
             "ciphergram-client", context.node_config.get("partition-id")
         )
+        own = Path(path, "clients", f"{number}.json")
+        if own.is_file():
+            # A simulation gives all nodes one path: the folder of all members.
+            path = str(own)
+        key = opening_key(path)
+        if isinstance(key, cg.Member) and number is None:
+            number = key.number
         if not isinstance(number, int) or isinstance(number, bool):
             raise ParameterError(f"ciphergram-client={number!r}: it must be the client's number")
-        key = secret_key(path)
         job_path = _setting(context, "ciphergram-job")
         job = key.job if job_path is None else cg.Job.load(job_path, key.public)
         if job is None:
@@ -175,7 +184,7 @@ class _Client:
         if data is None:
             self._admit_plain(record)
             return None
-        opened: cg.Opened = self.key.decrypt(cg.loads(data), job=self.job)
+        opened = decrypt(self.key, data, self.job)
         self._admit(opened.round)
         if named is not None:
             self._drop_before(named.round)
@@ -304,7 +313,7 @@ class _Client:
         try:
             contribution: cg.Contribution = self.key.encrypt(
                 values,
-                client=self.number,
+                **self._who(),
                 ranges=ranges,
                 weight=weight,
                 round=opened.round + 1,
@@ -319,18 +328,21 @@ class _Client:
 
     def _announce(self) -> Any:
         update, weight = self._update()
-        own = self.key.propose(tensors(update), client=self.number, weight=weight, job=self.job)
+        own = self.key.propose(tensors(update), **self._who(), weight=weight, job=self.job)
         self._memory()["announcement"] = bytes(own)
         return wrap(own, ANNOUNCEMENT)
 
     def answer(self, message: Message, asked: ConfigRecord) -> Message:
-        """Answer the server's question: for the sum that waits here, or about the update that waits.
+        """Answer the server's question: for the sum that waits here, about the update that waits, or to an opener.
 
         An update is announced, or sealed under the terms of the round.
         """
         terms = asked.get("terms")
         held = asked.get("held")
-        if held is not None:
+        request = asked.get("request")
+        if request is not None:
+            array, clipped = self._as_opener(request), 0
+        elif held is not None:
             array, clipped = self._held(SumName.from_bytes(held))[SEALED], 0
         elif terms is None:
             array, clipped = self._announce(), 0
@@ -348,6 +360,15 @@ class _Client:
         )
         return Message(content, reply_to=message)
 
+    def _as_opener(self, request: object) -> Array:
+        if not isinstance(self.key, cg.Member) or not isinstance(request, bytes):
+            raise BadFrame("the server asks for an opener's answer, and no opener is here")
+        return wrap(self.key.answer(request, job=self.job), ANSWER)
+
+    def _who(self) -> dict[str, int]:
+        # A member's key has its number.
+        return {} if isinstance(self.key, cg.Member) else {"client": self.number}
+
     def _under(self, terms: bytes) -> cg.Contribution:
         update, weight = self._update()
         announced = self._memory().get("announcement")
@@ -358,7 +379,7 @@ class _Client:
         self.forget()
         contribution: cg.Contribution = self.key.encrypt(
             tensors(update),
-            client=self.number,
+            **self._who(),
             weight=weight,
             terms=cg.RoundTerms.from_bytes(terms, public),
             announcement=cg.Announcement.from_bytes(announced, public, self.number),

@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord
 import ciphergram as cg
 
 from ..errors import BadFrame, KeyKind, LayoutError, NoJob, NoRangesKey
-from ._records import SEALED, SUM, is_integer, replaced, split, tensors, to_numpy, wrap
+from ._records import SEALED, SUM, is_integer, parted, replaced, split, tensors, to_numpy, wrap
 
 StrPath = str | os.PathLike[str]
 
@@ -37,7 +37,7 @@ def open(arrays: ArrayRecord | StrPath, key: Any, *, job: Any = None) -> ArrayRe
 
     Args:
         arrays: The record, or the path of the file.
-        key: A secret key, or the path of its file.
+        key: A secret key or a member's, or the path of its file.
         job: The job; None for the one beside the key.
 
     Returns:
@@ -53,7 +53,7 @@ def open(arrays: ArrayRecord | StrPath, key: Any, *, job: Any = None) -> ArrayRe
         if SEALED in record:
             raise BadFrame(f"what is sealed here is a {record[SEALED].stype}, not a sum")
         return record
-    opened = secret_key(key).decrypt(cg.loads(data), job=job)
+    opened = decrypt(opening_key(key), data, job)
     return join(opened, {name: a for name, a in record.items() if name != SEALED})
 
 
@@ -62,7 +62,16 @@ def join(opened: cg.Opened, integers: dict[str, Array]) -> ArrayRecord:
     return replaced({**integers, **{name: Array(values) for name, values in opened.items()}})
 
 
-def secret_key(key: Any) -> Any:
+def decrypt(key: cg.SecretKey | cg.Member, data: bytes, job: Any) -> cg.Opened:
+    """Open a sum, by the answers of openers that are with it if it opens by such."""
+    sealed, answers = parted(data)
+    total = cg.loads(sealed)
+    if isinstance(key, cg.Member):
+        return key.decrypt(total, answers, job=job)
+    return key.decrypt(total, job=job)
+
+
+def opening_key(key: Any) -> cg.SecretKey | cg.Member:
     """Return a key that seals and opens, given as one or as the path of its file.
 
     Raises:
@@ -70,14 +79,15 @@ def secret_key(key: Any) -> Any:
     """
     if isinstance(key, str | os.PathLike):
         key = cg.load_keys(key)
-    if not isinstance(key, cg.SecretKey):
+    if not isinstance(key, cg.SecretKey | cg.Member):
         raise KeyKind(
-            f"a {type(key).__name__} opens no sums, and every round begins with the last one's: give a secret key"
+            f"a {type(key).__name__} opens no sums, and every round begins with the last one's: give a secret key, or "
+            "a member's"
         )
     return key
 
 
-def job_of(job: Any, key: cg.PublicKey | cg.SecretKey) -> cg.Job:
+def job_of(job: Any, key: cg.PublicKey | cg.SecretKey | cg.Member) -> cg.Job:
     """Return a job, given as one or as the path of its file; None for the one beside the key.
 
     Raises:
@@ -133,7 +143,9 @@ def seal(
         NoJob: No job is known.
         NotFinite, BeyondJob: As `SecretKey.encrypt`.
     """
-    secret = secret_key(key)
+    secret = opening_key(key)
+    if isinstance(secret, cg.Member):
+        raise KeyKind("a model is sealed under a secret key, and members have none: let the first round begin in plain")
     job = job_of(job, secret)
     ranges_key = ranges_key_of(ranges_key, key, job)
     sealed, integers = split(arrays)
@@ -176,7 +188,7 @@ def initial(path: StrPath) -> ArrayRecord:
         data = entries.pop(SEALED).tobytes()
     except (ValueError, KeyError, EOFError, AttributeError) as error:
         raise BadFrame(f"{os.fspath(path)} holds no sealed model: {error}") from None
-    if not isinstance(cg.loads(data), cg.Sum):
+    if not isinstance(cg.loads(parted(data)[0]), cg.Sum):
         raise BadFrame(f"{os.fspath(path)} holds no sum")
     integers = {name: Array(values) for name, values in entries.items()}
     record = ArrayRecord({SEALED: wrap(data, SUM), **integers})

@@ -27,6 +27,7 @@ from ._datagrams import Datagrams
 from ._models import job_of, ranges_key_of, sealed_sum
 from ._records import (
     ANNOUNCEMENT,
+    ANSWER,
     CONTRIBUTION,
     LOG,
     SEALED,
@@ -36,11 +37,13 @@ from ._records import (
     SUM_NAME,
     TALK,
     WEIGHT,
+    OpenerAnswer,
     SumName,
     only_record,
     split,
     sum_name,
     wrap,
+    wrap_sum,
 )
 
 _DAY = 86_400.0
@@ -57,7 +60,7 @@ class _Answer(Generic[Part]):
 
     node: int
     client: int
-    # A contribution, an announcement, a sum, or the name of one that was made over datagrams.
+    # A contribution, an announcement, an opener's answer, a sum, or the name of one that was made over datagrams.
     part: Part
     metrics: MetricRecord
 
@@ -148,6 +151,8 @@ class Encrypted(Strategy):
         self._timeout = _DAY
         self._datagrams: Datagrams | None = None
         if transport == "datagram":
+            if self._job.openers:
+                raise ParameterError('transport="datagram": openers answer in Flower\'s messages: take "message"')
             settings = {
                 "listen": listen,
                 "identity": identity,
@@ -293,13 +298,14 @@ class Encrypted(Strategy):
         announced = _of_kind(first, cg.Announcement)
         if announced:
             sealed = self._exchange(announced, [answer.node for answer in sealed])
-        total, added = self._add(sealed)
-        if total is None:
+        sealed_sum, added = self._add(sealed)
+        if sealed_sum is None:
             LOG.error("ciphergram: round %d is lost: see above", server_round)
             return None, None
-        LOG.info("ciphergram: round %d is the sum of clients %s", server_round, total.contributors)
+        clients = sorted(answer.client for answer in added)
+        LOG.info("ciphergram: round %d is the sum of clients %s", server_round, clients)
         self._contributors, self._summed = {answer.node for answer in added}, True
-        arrays = ArrayRecord({SEALED: wrap(total, SUM), **self._integers})
+        arrays = ArrayRecord({SEALED: sealed_sum, **self._integers})
         return arrays, self._mean([metrics[answer.node] for answer in added])
 
     def _is_unopened(self, replies: list[Message]) -> bool:
@@ -363,10 +369,18 @@ class Encrypted(Strategy):
         self, nodes: list[int], talk: ConfigRecord, kind: type[Part], timeout: float | None = None
     ) -> list[_Answer[Part]]:
         """Send nodes a question about the update that waits with them, or for a sum that they have."""
-        if self._grid is None or not nodes:
+        return self._ask_each(dict.fromkeys(nodes, talk), kind, timeout)
+
+    def _ask_each(
+        self, asked: dict[int, ConfigRecord], kind: type[Part], timeout: float | None = None
+    ) -> list[_Answer[Part]]:
+        """Send each node a question of its own, likewise."""
+        if self._grid is None or not asked:
             return []
-        content = RecordDict({TALK: talk})
-        messages = [Message(content, dst_node_id=node, message_type="train") for node in nodes]
+        messages = [
+            Message(RecordDict({TALK: talk}), dst_node_id=node, message_type="train")
+            for node, talk in asked.items()
+        ]
         replies = self._grid.send_and_receive(messages, timeout=self._timeout if timeout is None else timeout)
         answers = self._answers(replies)
         for answer in answers:
@@ -406,6 +420,8 @@ class Encrypted(Strategy):
                 raise BadFrame("a sum is where a contribution belongs")
             return _Answer(node, part.client, part, metrics)
         client = self._client_of(content)
+        if array.stype == ANSWER:
+            return _Answer(node, client, OpenerAnswer(array.data), metrics)
         if array.stype == ANNOUNCEMENT:
             announced = cg.Announcement.from_bytes(array.data, self._public, client)
             return _Answer(node, client, announced, metrics)
@@ -447,8 +463,11 @@ class Encrypted(Strategy):
 
     def _add(
         self, answers: list[_Answer[cg.Contribution]]
-    ) -> tuple[cg.Sum | None, list[_Answer[cg.Contribution]]]:
-        """Add the contributions of one round under the same ranges; return the sum and whose it is of."""
+    ) -> tuple[Array | None, list[_Answer[cg.Contribution]]]:
+        """Add the contributions of one round under the same ranges; return the sum and whose it is of.
+
+        The sum has the answers that open it, where openers give such.
+        """
         summing = cg.Summing(self._public, job=self._job, engine=self._engine)
         added: list[_Answer[cg.Contribution]] = []
         for answer in _of_one_round(answers):
@@ -464,7 +483,28 @@ class Encrypted(Strategy):
         if len(added) < self.min_clients:
             LOG.error("ciphergram: %s", self._too_few(len(added), "contributed"))
             return None, []
-        return summing.finish(), added
+        answers = self._ask_openers(summing)
+        if len(answers) < self._job.open:
+            text = "ciphergram: nobody opens the sum: %d of %d openers answered"
+            LOG.error(text, len(answers), self._job.open)
+            return None, []
+        return wrap_sum(summing.finish(), answers), added
+
+    def _ask_openers(self, summing: cg.Summing) -> list[bytes]:
+        """Return what openers, who are clients as well, answer about a sum; nothing where a key opens it."""
+        nodes = {client: node for node, client in self._nodes.items()}
+        asked = {
+            nodes[client]: ConfigRecord({"request": request})
+            for client, request in zip(self._job.openers, summing.requests(), strict=False)
+            if client in nodes
+        }
+        found: dict[int, bytes] = {}
+        for answer in self._ask_each(asked, OpenerAnswer):
+            try:
+                found[summing.check_answer(answer.part)] = answer.part
+            except CiphergramError as error:
+                _drop(answer.node, str(error))
+        return list(found.values())
 
     def _too_few(self, found: int, did: str) -> str:
         return f"{found} clients {did}, and a sum is of at least {self.min_clients}"
