@@ -25,12 +25,10 @@ use clap::{
 use clap_complete::Shell;
 
 pub(crate) use demo::{DemoArgs, DemoClientArgs};
-pub(crate) use files::{
-    AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, OpenerArgs, RangesArgs,
-};
+pub(crate) use files::{AggregateArgs, DecryptArgs, EncryptArgs, InspectArgs, RangesArgs};
 pub(crate) use keys::{BundleArgs, IdentityArgs, JobArgs, KeygenArgs};
 pub(crate) use measure::Bench;
-pub(crate) use rounds::{JoinArgs, LinkArgs, Serve, ServerKeyArg};
+pub(crate) use rounds::{JoinArgs, LinkArgs, OpenerArgs, Serve, ServerKeyArg};
 
 pub(crate) use show::{
     DevicesArgs, NoiseArgs, ParamsArgs, ProgramArgs, ShowCommand, ShownOperation,

@@ -6,6 +6,7 @@ use ciphergram_he::{
     AnyKey, Error as SchemeError, Limits, Parameters, PublicKey, Scheme, keys::write_identities,
     params::Literal, threshold::OpenRequest,
 };
+use ciphergram_nic::federation::nodes::LocalNodes;
 use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{
@@ -59,7 +60,8 @@ impl PyMember {
 /// Whoever makes them could keep them: between organisations each member makes its own (`ciphergram keygen --member`).
 ///
 /// Args:
-///     folder: The folder to make, with `public.json` and `job.json`, and the members' files in `clients/`.
+///     folder: The folder to make, with `public.json` and `job.json`, the members' files in `clients/`, and node keys
+///         for rounds over datagrams on this machine.
 ///     clients: The most contributors of a sum.
 ///     open: Openers whose answers open a sum; None for as few as keep a third of them from learning anything together.
 ///     bits: The bits of a quantised value, from 8 to 24.
@@ -89,8 +91,10 @@ pub(crate) fn keygen_members(
     let limits = Limits::of_key(&public).of_clients(clients as u16, min_clients);
     let limits = limits.up_to(max_weight, max_range)?;
     let open = open.map(usize::from);
-    let write =
-        |folder: &Path| Ok(write_identities(&public, limits.clone(), open, folder).map(drop)?);
+    let write = |folder: &Path| {
+        write_identities(&public, limits.clone(), open, folder)?;
+        Ok(LocalNodes::of_folder(folder).draw()?)
+    };
     run(py, || whole_folder(&folder, write, |_| Ok(())))?;
     let load = |number: u32| {
         let path = folder.join("clients").join(format!("{number}.json"));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ciphergram as cg
@@ -38,6 +39,31 @@ def test_rounds_open_by_any_three(members: list[cg.Member]) -> None:
         for member in members:
             # They learn the openers' next prekeys from the answers.
             assert member.decrypt(total, answers)["w"] == pytest.approx(mean, abs=1e-4)
+
+
+def test_rounds_over_datagrams_open_by_the_clients_themselves(
+    members: list[cg.Member], tmp_path: Path
+) -> None:
+    public = tmp_path / "keys" / "public.json"
+    arrays = [np.array([0.1, -0.25, client / 8], np.float32) for client in range(CLIENTS)]
+
+    def take_part(server: cg.Server, number: int) -> list[cg.Opened]:
+        with cg.Client(server.address, members[number]) as client:
+            assert client.number == number == members[number].number
+            return [client.mean({"w": arrays[number]}, weight=2) for _ in range(2)]
+
+    with cg.Server(public, clients=CLIENTS, rounds=2) as server, ThreadPoolExecutor(CLIENTS) as pool:
+        means = list(pool.map(lambda number: take_part(server, number), range(CLIENTS)))
+    for mean in (mean for of_client in means for mean in of_client):
+        assert mean["w"] == pytest.approx(np.mean(arrays, axis=0), abs=1e-4)
+        assert mean.contributors == [0, 1, 2, 3]
+    with cg.Client("127.0.0.1:1", members[0]) as client, pytest.raises(cg.KeyKind, match="mean"):
+        client.sum({"w": arrays[0]})
+    with pytest.raises(cg.ClientNumberError):
+        cg.Client("127.0.0.1:1", members[0], number=1)
+    job = members[0].job
+    assert job is not None
+    assert (job.openers, job.open) == ([0, 1, 2, 3], 3)
 
 
 def test_errors_say_who(members: list[cg.Member], tmp_path: Path) -> None:

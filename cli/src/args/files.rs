@@ -6,9 +6,8 @@ use ciphergram_he::codec::Policy;
 use clap::Args;
 
 use super::{
-    Agreed, ClientArg, EngineArgs, InArg, IntegersChoice, LinkArgs, OutArg, ReportArgs,
-    ServerKeyArg, Used,
-    values::{ServerName, clip, policy, weight},
+    Agreed, ClientArg, EngineArgs, InArg, IntegersChoice, OutArg, ReportArgs, Used,
+    values::{clip, policy, weight},
     vectors::VectorArgs,
 };
 
@@ -125,34 +124,6 @@ pub(crate) struct Opening {
     /// Write which values are of which clients to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) cohorts: Option<PathBuf>,
-}
-
-#[derive(Args)]
-pub(crate) struct OpenerArgs {
-    #[command(flatten)]
-    pub(crate) agreed: Agreed,
-    #[command(flatten)]
-    pub(crate) used: Used,
-    /// A request to this opener, as aggregate --requests writes it
-    #[arg(long = "in", value_name = "FILE", requires = "out")]
-    pub(crate) input: Option<PathBuf>,
-    /// The answer to it
-    #[arg(long, value_name = "FILE", requires = "input")]
-    pub(crate) out: Option<PathBuf>,
-    /// Answer what the aggregator of rounds at this host and port asks, until stopped
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        conflicts_with = "input",
-        required_unless_present = "input"
-    )]
-    pub(crate) server: Option<ServerName>,
-    #[command(flatten)]
-    pub(crate) server_key: ServerKeyArg,
-    #[command(flatten)]
-    pub(crate) link: LinkArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
 }
 
 #[derive(Args)]

@@ -99,6 +99,34 @@ pub(crate) struct JoinArgs {
     pub(crate) report: ReportArgs,
 }
 
+#[derive(Args)]
+pub(crate) struct OpenerArgs {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    #[command(flatten)]
+    pub(crate) used: Used,
+    /// A request to this opener, as aggregate --requests writes it
+    #[arg(long = "in", value_name = "FILE", requires = "out")]
+    pub(crate) input: Option<PathBuf>,
+    /// The answer to it
+    #[arg(long, value_name = "FILE", requires = "input")]
+    pub(crate) out: Option<PathBuf>,
+    /// Answer what the aggregator of rounds at this host and port asks, until stopped
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        conflicts_with = "input",
+        required_unless_present = "input"
+    )]
+    pub(crate) server: Option<ServerName>,
+    #[command(flatten)]
+    pub(crate) server_key: ServerKeyArg,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
 /// The aggregator's node.
 #[derive(Args)]
 pub(crate) struct ServerKeyArg {

@@ -483,12 +483,12 @@ class Encrypted(Strategy):
         if len(added) < self.min_clients:
             LOG.error("ciphergram: %s", self._too_few(len(added), "contributed"))
             return None, []
-        answers = self._ask_openers(summing)
-        if len(answers) < self._job.open:
+        opening = self._ask_openers(summing)
+        if len(opening) < self._job.open:
             text = "ciphergram: nobody opens the sum: %d of %d openers answered"
-            LOG.error(text, len(answers), self._job.open)
+            LOG.error(text, len(opening), self._job.open)
             return None, []
-        return wrap_sum(summing.finish(), answers), added
+        return wrap_sum(summing.finish(), opening), added
 
     def _ask_openers(self, summing: cg.Summing) -> list[bytes]:
         """Return what openers, who are clients as well, answer about a sum; nothing where a key opens it."""
