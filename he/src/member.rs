@@ -18,7 +18,7 @@ use crate::{
     exchange::Announcement,
     job::Terms,
     random,
-    threshold::{MemberKey, OpenAnswer, OpenerKey, PrekeyChain, SumSecret},
+    threshold::{MemberKey, OpenAnswer, OpenerKey, Prekey, PrekeyChain, SumSecret},
     update::{Destination, OpenedSum, SealPermit, Sealer, SumOpener, open_to},
 };
 
@@ -118,6 +118,16 @@ impl<'a> Member<'a> {
         self.ledger.seal(self.job, self.key.number(), round)
     }
 
+    /// Records prekeys that openers told, each by the opener's place. What is none of theirs is left aside.
+    ///
+    /// # Errors
+    /// A key without openers; the ledger cannot be written.
+    pub fn learn<'p>(&self, told: impl Iterator<Item = (u8, &'p Prekey)>) -> Result<(), Error> {
+        let KeyRef::Member(key) = self.key else { return Err(Error::NoOpeners) };
+        let own = told.filter(|(opener, told)| key.openers().check_prekey(*opener, told).is_ok());
+        self.ledger.learn(self.job, own.collect())
+    }
+
     /// Opens a sum to a destination, by the secret key or, in a job with openers, by their answers, with a record of it
     /// in the ledger.
     ///
@@ -160,9 +170,7 @@ impl<'a> Member<'a> {
             return self.ledger.open(key.public(), self.job, sum, || self.compute(open));
         };
         // The next contribution is sealed under them, whether this sum opens or not.
-        let told = answers.iter().map(|answer| (answer.opener, answer.prekey()));
-        let own = told.filter(|(opener, told)| key.openers().check_prekey(*opener, told).is_ok());
-        self.ledger.learn(self.job, own.collect())?;
+        self.learn(answers.iter().map(|answer| (answer.opener, answer.prekey())))?;
         let candidates = SumSecret::candidates(key, self.job, sum, answers)?;
         let open = || {
             for secret in candidates {
@@ -277,9 +285,9 @@ impl MemberFiles {
     ///
     /// # Errors
     /// Its prekeys cannot be read.
-    pub fn own_opener(&self) -> Result<Option<OpenerKey>, Error> {
+    pub fn opener_if_any(&self) -> Result<Option<OpenerKey>, Error> {
         let AnyKey::Identity(own, _) = &self.key else { return Ok(None) };
-        own.own_opener(&self.path, &self.job)
+        own.opener_if_any(&self.path, &self.job)
     }
 
     /// Returns the opener that an identity is in the job.
@@ -307,15 +315,17 @@ impl IdentityKey {
         Ok(MemberKey::new(&self.public, self.identity.clone(), job)?.with_told(told))
     }
 
-    /// Finds the opener that it is in a job, by the prekeys beside its file; nothing if it is none.
+    /// Finds the opener that it is in a job, by the prekeys beside its file; nothing if it is none, or has no such
+    /// file.
     ///
     /// # Errors
     /// Its prekeys cannot be read.
-    pub fn own_opener(&self, path: &Path, job: &Job) -> Result<Option<OpenerKey>, Error> {
+    pub fn opener_if_any(&self, path: &Path, job: &Job) -> Result<Option<OpenerKey>, Error> {
         let Ok(openers) = job.openers() else { return Ok(None) };
         let id = self.identity.id();
         let is_one = openers.openers().iter().any(|opener| opener.id == id);
-        is_one.then(|| self.opener(path, job)).transpose()
+        let can_answer = is_one && PrekeyChain::exists(path);
+        can_answer.then(|| self.opener(path, job)).transpose()
     }
 
     /// Finds the opener that it is in a job, by the prekeys beside its file.

@@ -44,14 +44,14 @@ pub trait Application: Send {
     /// The reason, in words that every client will read; then all may join anew.
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Readiness, String>;
 
-    /// Returns what openers do, if sums take their answers: of the round that opened last.
-    fn openers(&mut self) -> Option<&mut dyn Openers> {
+    /// Returns the side of its openers, if sums open by their answers: of the round that opened last.
+    fn openers(&mut self) -> Option<&mut dyn OpenerApplication> {
         None
     }
 }
 
 /// The scheme's side of openers, who open the sums of a round together (PROTOCOL §7.11).
-pub trait Openers {
+pub trait OpenerApplication {
     /// Takes an opener's word that it can be asked.
     ///
     /// # Errors
@@ -59,15 +59,19 @@ pub trait Openers {
     /// The reason why it cannot.
     fn attend(&mut self, opener: u8, hello: &[u8]) -> Result<(), String>;
 
-    /// Returns the bytes of the shares that every contribution of the round has beside its chunks.
-    fn shares_bytes(&self) -> usize;
-
-    /// Checks the shares of a contribution, which counts then; `upload` is BLAKE3 of all of its chunks.
+    /// Takes the shares that a contribution has beside its chunks, if its client made them so.
     ///
     /// # Errors
     ///
     /// The reason, in words that the client will read.
-    fn admit(&mut self, contributor: u16, shares: &[u8], upload: &[u8; 32]) -> Result<(), String>;
+    fn take_shares(&mut self, contributor: u16, shares: &[u8]) -> Result<(), String>;
+
+    /// Admits a contribution of which all is there: shares, and chunks, of which `upload` is BLAKE3.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words that the client will read.
+    fn admit(&mut self, contributor: u16, upload: &[u8; 32]) -> Result<(), String>;
 
     /// Returns the request to each opener, by its place, about all who were admitted.
     fn requests(&self) -> Vec<Vec<u8>>;
@@ -75,12 +79,12 @@ pub trait Openers {
     /// Returns the number of answers that open the sums.
     fn needed(&self) -> usize;
 
-    /// Takes the answer of an opener.
+    /// Takes the answer of an opener that has given none.
     ///
     /// # Errors
     ///
     /// The reason why it is none.
-    fn answer(&mut self, opener: u8, answer: &[u8]) -> Result<(), String>;
+    fn take_answer(&mut self, opener: u8, answer: &[u8]) -> Result<(), String>;
 
     /// Returns all answers so far, for those who open the sums.
     fn answers(&self) -> Vec<u8>;

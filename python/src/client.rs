@@ -65,7 +65,7 @@ pub(crate) struct PyClient {
     config: UdpClientConfig,
     key: Holder,
     /// The opener that it is as well.
-    opener: Option<Mutex<OpenerKey>>,
+    opener: Option<OpenerKey>,
     /// The client's number.
     #[pyo3(get)]
     number: u16,
@@ -129,7 +129,7 @@ impl PyClient {
                     return Err(he::Error::AnotherClient { found: client, asked }.into());
                 }
                 // It answers by the job as it is.
-                (client, own.own_opener(path, &job.0)?.map(Mutex::new))
+                (client, own.opener_if_any(path, &job.0)?)
             }
             (key, _) => (key.as_client(number)?.number(), None),
         };

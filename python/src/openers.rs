@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use ciphergram_he::{
-    AnyKey, Error as SchemeError, Limits, Parameters, PublicKey, Scheme, keys::write_identities,
-    params::Literal, threshold::OpenRequest,
+    AnyKey, Error as SchemeError, Limits, Parameters, PublicKey, Scheme,
+    keys::write_identities,
+    params::Literal,
+    threshold::{OpenRequest, Prekey},
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
 use pyo3::{prelude::*, types::PyBytes};
@@ -49,10 +51,45 @@ impl PyMember {
             let AnyKey::Identity(own, _) = &*self.0.key else {
                 return Err(SchemeError::NoMember { role: "opener" }.into());
             };
-            let mut opener = own.opener(path, &job)?;
+            let opener = own.opener(path, &job)?;
             Ok(opener.answer(&self.0.ledger()?, &request)?.to_bytes(public))
         })?;
         Ok(PyBytes::new(py, &answer))
+    }
+
+    /// Returns the prekey of this opener's next answer, which contributors `learn` where answers do not reach them.
+    ///
+    /// Args:
+    ///     job: The job; None for the member's own.
+    ///
+    /// Returns:
+    ///     Its bytes, signed and good for thirty days; None if the member is no opener of the job.
+    #[pyo3(signature = (*, job=None))]
+    fn prekey<'py>(
+        &self,
+        py: Python<'py>,
+        job: Option<&PyJob>,
+    ) -> Result<Option<Bound<'py, PyBytes>>> {
+        let job = self.0.job(job)?;
+        let prekey = run_with(py, &self.1, |path| {
+            let AnyKey::Identity(own, _) = &*self.0.key else { return Ok(None) };
+            let opener = own.opener_if_any(path, &job)?;
+            Ok(opener.map(|opener| opener.prekey()).transpose()?)
+        })?;
+        Ok(prekey.map(|prekey| PyBytes::new(py, &prekey.to_bytes())))
+    }
+
+    /// Learns prekeys that openers told, for contributions from now on. Those that are none of theirs are left aside.
+    ///
+    /// Args:
+    ///     prekeys: Bytes of `prekey`, by the openers' places; empty ones are not known.
+    ///     job: The job; None for the member's own.
+    #[pyo3(signature = (prekeys, *, job=None))]
+    fn learn(&self, prekeys: Vec<Vec<u8>>, job: Option<&PyJob>) -> Result<()> {
+        let job = self.0.job(job)?;
+        let told: Vec<_> = prekeys.iter().map(|prekey| Prekey::from_bytes(prekey).ok()).collect();
+        let told = (0..).zip(&told).filter_map(|(opener, prekey)| Some((opener, prekey.as_ref()?)));
+        self.0.act(None, &job, "cpu", |member| Ok(member.learn(told)?))
     }
 }
 

@@ -31,8 +31,7 @@ fn demo(scheme: &str, clients: u64, rounds: usize, words: &str) -> Value {
     let most = match scheme {
         "ckks-sum" => MOST_BYTES,
         "ckks-sum-public" => 14.0,
-        // And shares for four openers.
-        "ckks-sum-threshold" => 6.0,
+
         _ => 6.0,
     };
     let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or_else(|| panic!("no {name}"));

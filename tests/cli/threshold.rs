@@ -118,7 +118,7 @@ fn a_round_opens_though_a_client_that_is_an_opener_is_killed() {
         |number: usize| place.join_with(&format!("clients/{number}.json"), &address, number, "");
     // It waits for the others, and is gone when the round opens.
     let mut victim = join(3);
-    server.event("attending");
+    server.event("opener_attends");
     victim.kill();
     let all: Vec<_> = (0..3).map(join).collect();
     let closed = server.event("closed");
@@ -180,9 +180,8 @@ fn openers_apart_answer_until_they_are_stopped() {
     // It says what it needs.
     let none = "opener --key d/identity.json --job job.json";
     place.fails_with(2, none, &["--server"]);
-    let file =
-        "opener --key d/identity.json --job job.json --in a/public.json --out x --identity b";
-    place.fails_with(2, file, &["--identity"]);
+    let by_chunk = "serve --key b/public.json --job job.json --by-chunk --listen 127.0.0.1:0";
+    place.fails_with(2, by_chunk, &["--by-chunk", "whole contributions"]);
 }
 
 #[test]

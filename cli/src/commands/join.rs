@@ -9,7 +9,6 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Mutex,
 };
 
 use ciphergram_he::{
@@ -42,7 +41,7 @@ pub(crate) fn run(args: &JoinArgs) -> Result<(), Failure> {
     let mut files =
         files::beside_key(files::read_key(&args.agreed.key.path)?, &args.agreed, &args.used)?;
     // It answers by the job as it is.
-    let opener = files.own_opener()?.map(Mutex::new);
+    let opener = files.opener_if_any()?;
     let min_clients = args.opening.min_clients.unwrap_or(files.job.min_clients());
     files.job = files.job.requiring(min_clients);
     let member = files::member(&files, args.client.number, engine(args.place.engine))?;
@@ -99,7 +98,7 @@ fn run_before(command: &str) -> Result<(), Failure> {
 fn take_part(
     args: &JoinArgs,
     member: &Member<'_>,
-    opener: Option<&Mutex<OpenerKey>>,
+    opener: Option<&OpenerKey>,
     (paths, spool): (federation::PathConfig, &Path),
 ) -> Result<(), Failure> {
     let (update, clipped_first) =

@@ -4,6 +4,7 @@ use std::{
     ops::ControlFlow,
     path::Path,
     sync::{Arc, OnceLock},
+    time::{Duration, Instant},
 };
 
 use ciphergram_he::{
@@ -16,33 +17,25 @@ use ciphergram_nic::{
 };
 use serde_json::json;
 
-use super::vectors;
 use crate::{
     args::{OpenerArgs, ServerName, Tune},
     failure::Failure,
     files::{self, FileKind, OutputFile, named},
     nodes,
     report::{counted, report, say, shown},
-    signals::{self, Signal},
+    signals,
 };
+
+/// The time for which one of several addresses is tried before the next one is.
+const TRY_SPAN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &OpenerArgs) -> Result<(), Failure> {
     let path = &args.agreed.key.path;
     let files = files::beside_key(files::read_key(path)?, &args.agreed, &args.used)?;
     let opener = files.opener()?;
-    let link = &args.link;
-    if args.server.is_none() {
-        let given = [
-            ("--server-key", args.server_key.node.is_some()),
-            ("--identity", link.identity.is_some()),
-            ("--datagram", link.datagram.is_some()),
-            ("--capture", link.capture.is_some()),
-        ];
-        vectors::refuse(&given, "a request in a file")?;
-    }
     match (&args.server, &args.input, &args.out) {
-        (Some(server), ..) => serve(args, &files, opener, server),
-        (None, Some(input), Some(out)) => answer(args, &files, opener, (input, out)),
+        (Some(server), ..) => serve(args, &files, &opener, server),
+        (None, Some(input), Some(out)) => answer(args, &files, &opener, (input, out)),
         _ => Err(Failure::Misuse("--in FILE and --out FILE, or --server HOST:PORT".into())),
     }
 }
@@ -51,7 +44,7 @@ pub(crate) fn run(args: &OpenerArgs) -> Result<(), Failure> {
 fn answer(
     args: &OpenerArgs,
     files: &MemberFiles,
-    mut opener: OpenerKey,
+    opener: &OpenerKey,
     (input, out): (&Path, &Path),
 ) -> Result<(), Failure> {
     let public = files.key.public();
@@ -74,11 +67,11 @@ fn answer(
     report(args.report.json, &value, &[line])
 }
 
-/// Answers what an aggregator asks, until stopped.
+/// Answers what an aggregator asks, until stopped. Of several addresses each is tried until one answers.
 fn serve(
     args: &OpenerArgs,
     files: &MemberFiles,
-    mut opener: OpenerKey,
+    opener: &OpenerKey,
     server: &ServerName,
 ) -> Result<(), Failure> {
     let addresses = resolve(server.as_str())
@@ -87,12 +80,6 @@ fn serve(
     let keys = nodes::client(nodes, &addresses)?;
     let Tune { paths, split: flows, poll, pipelines } = args.link.tune;
     let paths = PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
-    let wires = UdpWire::bind_towards(addresses[0], pipelines, paths.sockets())?;
-    let mut service =
-        FederationOpener::new(wires, addresses[0], keys.server, keys.identity, paths)?;
-    if let Some(path) = &args.link.capture {
-        service.capture(&PcapFile::new(files::create(path, FileKind::Capture)?)?)?;
-    }
     let stopped_by = Arc::new(OnceLock::new());
     let at_signal = stopped_by.clone();
     signals::take_over(move |signal| at_signal.set(signal).is_ok());
@@ -104,26 +91,43 @@ fn serve(
         }
         say(args.report.json, &value, || line);
     };
-    service.run(&mut opener, &files.ledger, |event| {
-        match event {
-            Some(OpenerEvent::Attending) => {
-                tell("attending", format!("opener {place} attends {server}"), json!({}));
-            }
-            Some(OpenerEvent::Answered { round, contributors }) => {
-                let clients: Vec<_> = contributors.iter().map(|c| c.number).collect();
-                let line = format!("round {round}: answered for a sum of clients {clients:?}");
-                tell("answered", line, json!({"round": round, "clients": clients}));
-            }
-            Some(OpenerEvent::Refused { reason }) => {
-                tell("refused", format!("no answer: {reason}"), json!({"reason": reason}));
-            }
-            Some(OpenerEvent::Unreachable) => {
-                tell("unreachable", format!("no answer from {server}: asking on"), json!({}));
-            }
-            None => {}
+    // Until it is stopped, where the server answers.
+    for address in addresses.iter().cycle() {
+        let wires = UdpWire::bind_towards(*address, pipelines, paths.sockets())?;
+        let identity = keys.identity.clone();
+        let mut service = FederationOpener::new(wires, *address, keys.server, identity, paths)?;
+        if let Some(path) = &args.link.capture {
+            service.capture(&PcapFile::new(files::create(path, FileKind::Capture)?)?)?;
         }
-        if stopped_by.get().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    let stopped = |signal: &Signal| Err(Failure::Stopped(*signal, "stopped".into()));
-    stopped_by.get().map_or(Ok(()), stopped)
+        let (began, mut is_there) = (Instant::now(), false);
+        service.run(opener, &files.ledger, |event| {
+            is_there |= event == Some(OpenerEvent::Attending);
+            match event {
+                Some(OpenerEvent::Attending) => {
+                    tell("attending", format!("opener {place} attends {server}"), json!({}));
+                }
+                Some(OpenerEvent::Answered { round, contributors }) => {
+                    let clients: Vec<_> = contributors.iter().map(|c| c.number).collect();
+                    let line = format!("round {round}: answered for a sum of clients {clients:?}");
+                    tell("answered", line, json!({"round": round, "clients": clients}));
+                }
+                Some(OpenerEvent::Refused { reason }) => {
+                    tell("refused", format!("no answer: {reason}"), json!({"reason": reason}));
+                }
+                Some(OpenerEvent::Unreachable) => {
+                    tell("unreachable", format!("no answer from {server}: asking on"), json!({}));
+                }
+                None => {}
+            }
+            let goes_on = is_there || addresses.len() == 1 || began.elapsed() < TRY_SPAN;
+            match stopped_by.get() {
+                None if goes_on => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        })?;
+        if let Some(signal) = stopped_by.get() {
+            return Err(Failure::Stopped(*signal, "stopped".into()));
+        }
+    }
+    Ok(())
 }

@@ -111,6 +111,10 @@ fn settings(
             "sums of {min_clients} may leave: one decrypted comes close to a single update"
         ));
     }
+    if args.by_chunk && job.openers().is_ok() {
+        let text = "--by-chunk: openers open sums of whole contributions alone";
+        return Err(Failure::Misuse(text.into()));
+    }
     let (identity, list, allowed) = nodes::server(args, job, clients)?;
     let config = ServerConfig {
         identity,
@@ -194,17 +198,17 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         AggregatorEvent::Lost { round, contributor } => {
             json!({"event": "lost", "round": round, "client": contributor})
         }
-        AggregatorEvent::Attending { opener, peer } => {
-            json!({"event": "attending", "opener": opener, "node": peer.node.to_string()})
+        AggregatorEvent::OpenerAttends { opener, peer } => {
+            json!({"event": "opener_attends", "opener": opener, "node": peer.node.to_string()})
         }
-        AggregatorEvent::Answered { round, opener } => {
-            json!({"event": "answered", "round": round, "opener": opener})
+        AggregatorEvent::OpenerAnswered { round, opener } => {
+            json!({"event": "opener_answered", "round": round, "opener": opener})
         }
-        AggregatorEvent::NotAnswered { opener, reason } => {
-            json!({"event": "not_answered", "opener": opener, "reason": reason})
+        AggregatorEvent::OpenerRefused { opener, reason } => {
+            json!({"event": "opener_refused", "opener": opener, "reason": reason})
         }
-        AggregatorEvent::Unopened { round, found, needed } => {
-            json!({"event": "unopened", "round": round, "answers": found, "needed": needed})
+        AggregatorEvent::TooFewAnswers { round, found, needed } => {
+            json!({"event": "too_few_answers", "round": round, "found": found, "needed": needed})
         }
         AggregatorEvent::Closed(summary) => closed_json(summary),
         AggregatorEvent::Finished { round } => json!({"event": "finished", "round": round}),

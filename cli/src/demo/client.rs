@@ -4,7 +4,6 @@ use std::{
     fs,
     ops::ControlFlow,
     path::Path,
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
     let path = if secret.exists() { secret } else { own };
     let mut files = MemberFiles::open(&path)?;
     files.ledger = Ledger::beside(&path);
-    let opener = files.own_opener()?.map(Mutex::new);
+    let opener = files.opener_if_any()?;
     let member = files.member(Some(args.client), engine(args.place.engine))?;
     let train = DigitImages::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);

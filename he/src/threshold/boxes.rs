@@ -18,6 +18,7 @@ use crate::{
 };
 
 const PURPOSE: &str = "ciphergram 2026 contribution";
+pub(super) const NOT_SIGNED: &str = "it did not sign this contribution to this round";
 /// The version of key messages.
 const VERSION: u8 = 1;
 /// Bytes of a share that a seed names.
@@ -98,7 +99,6 @@ impl KeyMessage {
         &self,
         openers: &Openers,
         (statement, contributor): (&[u8; 32], &Contributor),
-        upload: &[u8; 32],
     ) -> Result<(), &'static str> {
         let member = openers.members().get(usize::from(contributor.number));
         let member = member.ok_or("the job has no such client")?;
@@ -106,12 +106,8 @@ impl KeyMessage {
             return Err("its shares are not for the openers of the job");
         }
         let hashes: Vec<_> = self.boxes.iter().map(ShareBox::hash).collect();
-        if self.signed.upload != *upload
-            || !self.signed.is_by(member, (statement, contributor), &hashes)
-        {
-            return Err("it did not sign this contribution to this round");
-        }
-        Ok(())
+        let is_signed = self.signed.is_by(member, (statement, contributor), &hashes);
+        is_signed.then_some(()).ok_or(NOT_SIGNED)
     }
 
     /// Returns BLAKE3 of the ciphertext that it is of.
@@ -187,7 +183,7 @@ impl Signed {
             return Err("its box is not among those that it signed");
         }
         if !self.is_by(member, of, hashes) {
-            return Err("it did not sign this contribution to this round");
+            return Err(NOT_SIGNED);
         }
         let mut share = share.open(key, of, (sharing, opener))?;
         let challenge = challenge(of.0, of.1, hashes);

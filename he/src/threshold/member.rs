@@ -44,7 +44,7 @@ impl MemberKey {
     /// theirs is left aside.
     #[must_use]
     pub fn with_told<'a>(mut self, told: impl IntoIterator<Item = (u8, &'a Prekey)>) -> Self {
-        told.into_iter().for_each(|(opener, prekey)| _ = self.prekeys.tell(opener, prekey));
+        told.into_iter().for_each(|(opener, prekey)| _ = self.prekeys.learn(opener, prekey));
         self
     }
 
@@ -90,7 +90,7 @@ impl MemberKey {
         }
     }
 
-    /// Begins a contribution, or goes on with one: `upload` has hashed what is sealed of it.
+    /// Begins a contribution.
     ///
     /// # Errors
     /// [`Error::Opener`]: the prekey of an opener is over; the update cannot be read; the engine's.
@@ -99,7 +99,6 @@ impl MemberKey {
         terms: &Terms<'_>,
         contributor: &Contributor,
         update: &Quantised,
-        upload: blake3::Hasher,
     ) -> Result<(Box<dyn UpdateEncryptor>, KeySealer), Error> {
         let now = prekey::now()?;
         for (opener, (known, prekey)) in
@@ -120,7 +119,7 @@ impl MemberKey {
             contributor: *contributor,
             secret,
             sharing,
-            upload,
+            upload: blake3::Hasher::new(),
         };
         Ok((encryptor, sealer))
     }
@@ -145,6 +144,11 @@ impl KeySealer {
     /// Takes the next bytes of the ciphertext.
     pub(crate) fn update(&mut self, ciphertext: &[u8]) {
         self.upload.update(ciphertext);
+    }
+
+    /// Returns the number of bytes taken.
+    pub(crate) fn hashed(&self) -> u64 {
+        self.upload.count()
     }
 
     /// Returns the bytes of the message.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     answer::{self, OpenAnswer},
-    boxes::KeyMessage,
+    boxes::{KeyMessage, NOT_SIGNED},
     openers::Openers,
     request::{OpenRequest, RequestEntry},
 };
@@ -62,22 +62,31 @@ impl KeyMessages {
         self.requested_bytes
     }
 
-    /// Refuses a contribution that its client did not make so for this sum: all that takes no secret. `upload` is
-    /// BLAKE3 of its ciphertext.
+    /// Refuses a message that its client did not make so for this sum: all that takes neither a secret nor the
+    /// ciphertext.
     ///
     /// # Errors
     /// [`Error::Contributor`].
-    pub fn check(
-        &self,
+    pub fn check(&self, contributor: &Contributor, message: &KeyMessage) -> Result<(), Error> {
+        let checked = message.check(&self.openers, (&self.statement, contributor));
+        checked.map_err(|why| Error::Contributor { number: contributor.number, why })
+    }
+
+    /// Refuses a ciphertext, of which `upload` is BLAKE3, that is not what the client signed.
+    ///
+    /// # Errors
+    /// [`Error::Contributor`].
+    pub fn check_upload(
         contributor: &Contributor,
         message: &KeyMessage,
         upload: &[u8; 32],
     ) -> Result<(), Error> {
-        let checked = message.check(&self.openers, (&self.statement, contributor), upload);
-        checked.map_err(|why| Error::Contributor { number: contributor.number, why })
+        let number = contributor.number;
+        let is_signed = message.upload() == upload;
+        is_signed.then_some(()).ok_or(Error::Contributor { number, why: NOT_SIGNED })
     }
 
-    /// Takes the message of a contribution that is in the sum, once it is [checked](Self::check).
+    /// Takes the message of a contribution that is in the sum, once both are checked.
     pub fn take(&mut self, contributor: Contributor, message: KeyMessage) {
         let place = self.taken.partition_point(|(other, _)| other.number < contributor.number);
         self.taken.insert(place, (contributor, message));

@@ -1,6 +1,6 @@
 //! An opener of a job: it answers once a round, and needs to be there for nothing else.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zeroize::Zeroizing;
 
@@ -22,7 +22,8 @@ pub struct OpenerKey {
     place: usize,
     secret: JobSecret,
     openers: Arc<Openers>,
-    chain: PrekeyChain,
+    /// Locked for a whole answer.
+    chain: Mutex<PrekeyChain>,
 }
 
 impl OpenerKey {
@@ -39,6 +40,7 @@ impl OpenerKey {
         let openers = job.openers()?.clone();
         let (place, secret) = openers.opener(&identity)?;
         let (public, job) = (public.clone(), job.clone());
+        let chain = Mutex::new(chain);
         Ok(Self { public, job, identity, place, secret, openers, chain })
     }
 
@@ -59,7 +61,7 @@ impl OpenerKey {
     /// # Errors
     /// The clock stands before 1970.
     pub fn prekey(&self) -> Result<Prekey, Error> {
-        self.chain.prekey(&self.identity)
+        self.chain()?.prekey(&self.identity)
     }
 
     /// Answers a request: adds the shares of those whose contributions are in the sum, if they are as many as the job
@@ -70,10 +72,10 @@ impl OpenerKey {
     /// # Errors
     /// A request of another job, opener or round, or beyond the job; [`Error::Contributor`], whose contribution is not
     /// what it signed; [`Error::Answered`]; a file cannot be written. Only after the last two is the round over.
-    pub fn answer(&mut self, ledger: &Ledger, request: &OpenRequest) -> Result<OpenAnswer, Error> {
-        let job = &self.job;
+    pub fn answer(&self, ledger: &Ledger, request: &OpenRequest) -> Result<OpenAnswer, Error> {
+        let (job, mut chain) = (&self.job, self.chain()?);
         let asked = *blake3::hash(&request.to_bytes(&self.public)).as_bytes();
-        if let Some(answer) = self.chain.answer_to(&asked) {
+        if let Some(answer) = chain.answer_to(&asked) {
             return OpenAnswer::from_bytes(answer, &self.public);
         }
         job.check_id(request.job)?;
@@ -94,7 +96,7 @@ impl OpenerKey {
         let fields = request.agreement.fields(self.public.parameters());
         let (sharing, _) = self.openers.sharing(self.public.parameters(), fields)?;
         let mut distinct = Distinct::default();
-        let key = self.chain.key();
+        let key = chain.key();
         let mut sum: Share = Zeroizing::new(vec![0; sharing.len()]);
         for entry in &request.entries {
             distinct.add(&entry.contributor)?;
@@ -103,13 +105,21 @@ impl OpenerKey {
                 .map_err(|why| Error::Contributor { number: entry.contributor.number, why })?;
             sharing.add(&mut sum, &share);
         }
-        let next = self.chain.next();
+        let next = chain.next();
         let prekey = next.prekey(&self.identity)?;
         let keys = (&*self.identity, &self.secret);
         let answer = OpenAnswer::new(keys, (request, &statement), (&sharing, &sum), prekey)?;
         ledger.answer(job, request.round)?;
-        self.chain.advance(next, &asked, answer.to_bytes(&self.public))?;
+        chain.advance(next, &asked, answer.to_bytes(&self.public))?;
         Ok(answer)
+    }
+
+    /// Locks the prekeys as they are on disk: another process of this opener may have answered. A thread that panicked
+    /// amid an answer left them as they were before it.
+    fn chain(&self) -> Result<MutexGuard<'_, PrekeyChain>, Error> {
+        let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        chain.reload()?;
+        Ok(chain)
     }
 
     /// Checks one contribution, and opens the share of it.

@@ -259,7 +259,7 @@ impl Prekeys {
     ///
     /// # Errors
     /// [`Error::Opener`]: the job has no such opener; it did not sign it; it is over.
-    pub fn tell(&mut self, opener: u8, prekey: &Prekey) -> Result<(), Error> {
+    pub fn learn(&mut self, opener: u8, prekey: &Prekey) -> Result<(), Error> {
         self.openers.check_prekey(opener, prekey)?;
         if let Some(known) = self.latest.get_mut(usize::from(opener))
             && known.is_before(prekey)

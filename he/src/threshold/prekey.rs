@@ -172,14 +172,23 @@ impl PrekeyChain {
         Ok(chain)
     }
 
+    /// Returns whether one is beside the file of an identity.
+    #[must_use]
+    pub fn exists(identity: &Path) -> bool {
+        sibling_of(identity, ENDING).exists()
+    }
+
     /// Reads the one beside the file of an identity.
     ///
     /// # Errors
     /// It is missing or damaged.
     pub fn load(identity: &Path) -> Result<Self, Error> {
-        let path = sibling_of(identity, ENDING);
+        Self::read(&sibling_of(identity, ENDING))
+    }
+
+    fn read(path: &Path) -> Result<Self, Error> {
         let read = || {
-            let text = read_text("file of prekeys", &path)?;
+            let text = read_text("file of prekeys", path)?;
             versions::check_lines(&text, KIND, VERSION)?;
             let line = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
             let parts = || {
@@ -197,7 +206,18 @@ impl PrekeyChain {
             parts().ok_or_else(|| Error::Format { what: KIND, why: why() })
         };
         let (counter, seed, last) = read().map_err(|e| e.within(path.display()))?;
-        Ok(Self { counter, seed, last, path: Some(path) })
+        Ok(Self { counter, seed, last, path: Some(path.into()) })
+    }
+
+    /// Reads the file again, if there is one: whoever else has the identity may have answered.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(super) fn reload(&mut self) -> Result<(), Error> {
+        if let Some(path) = &self.path {
+            *self = Self::read(path)?;
+        }
+        Ok(())
     }
 
     fn save(&self) -> Result<(), Error> {

@@ -36,8 +36,9 @@ impl SumSecret {
     /// Recovers the secret of a sum from openers' answers, the first that fit together.
     ///
     /// # Errors
-    /// A sum that is not of one set of contributors; [`Error::Opener`], whose answer is not its own or of another sum;
-    /// [`Error::TooFewAnswers`] about the same contributions; [`Error::FalseAnswers`]; the engine's.
+    /// A sum that is not of one set of contributors; too few answers about the same contributions:
+    /// [`Error::Opener`], whose answer is not its own or of another sum, else [`Error::TooFewAnswers`];
+    /// [`Error::FalseAnswers`]; the engine's.
     pub fn recover(
         member: &MemberKey,
         job: &Job,
@@ -65,9 +66,8 @@ impl SumSecret {
         if let Some(chunk) = sum.sets.iter().position(|other| other != set) {
             return Err(Error::MixedContributors { start: chunk as u32, end: chunk as u32 + 1 });
         }
-        let mut those: Vec<_> = set.iter().map(|index| sum.contributors[index]).collect();
-        those.sort_unstable_by_key(|contributor| contributor.number);
-        let contributors = those.len();
+        let mut contributors: Vec<_> = set.iter().map(|index| sum.contributors[index]).collect();
+        contributors.sort_unstable_by_key(|contributor| contributor.number);
         let fields = sum.agreement.fields(public.parameters());
         let (sharing, parameters) = member.openers().sharing(public.parameters(), fields)?;
         let parameters = parameters.clone();
@@ -75,28 +75,31 @@ impl SumSecret {
         // By the ciphertexts that they are about: an honest opener answers about those that were summed.
         let mut shares: BTreeMap<[u8; 32], Vec<(usize, Share)>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
+        // One that is none leaves the others as they are; it is named if too few are left.
+        let mut refused = None;
         for answer in answers {
             let opener = usize::from(answer.opener);
-            let named = |why: &str| Error::Opener { opener, why: why.into() };
             let known = member.openers().openers().get(opener);
-            let known = known.ok_or_else(|| named("the job has no such opener"))?;
-            if !seen.insert(opener) {
-                return Err(named("it is there twice"));
+            let share = known.ok_or("the job has no such opener").and_then(|known| {
+                let of = (&statement, &contributors[..]);
+                let share = answer.open(&known.id, of, (member.secret(), &sharing))?;
+                seen.insert(opener).then_some(share).ok_or("it is there twice")
+            });
+            match share {
+                Ok(share) => shares.entry(answer.uploads).or_default().push((opener, share)),
+                Err(why) => _ = refused.get_or_insert(Error::Opener { opener, why: why.into() }),
             }
-            let of = (&statement, &those[..]);
-            let share = answer.open(&known.id, of, (member.secret(), &sharing)).map_err(named)?;
-            shares.entry(answer.uploads).or_default().push((opener, share));
         }
         let shares = shares.into_values().max_by_key(Vec::len).unwrap_or_default();
         let (found, needed) = (shares.len(), sharing.needed());
         if found < needed {
-            return Err(Error::TooFewAnswers { found, needed });
+            return Err(refused.unwrap_or(Error::TooFewAnswers { found, needed }));
         }
         let (public, tag_key) = (public.clone(), member.tag_key());
         let polynomials = polynomials(&statement);
         let candidate = move |places: Vec<usize>| {
             let set: Vec<_> = places.iter().map(|&i| (shares[i].0, &shares[i].1[..])).collect();
-            let small = sharing.recover(&set, contributors)?;
+            let small = sharing.recover(&set, contributors.len())?;
             let secret = RlweSecret::of_small(&small, &parameters.ring, host());
             Some(secret.map(|secret| Self {
                 public: public.clone(),

@@ -67,8 +67,6 @@ pub struct SealPermit {
     seed: Seed,
     /// The first chunk that it may seal.
     next: u32,
-    /// Of the chunks before that.
-    sealed: Box<blake3::Hasher>,
 }
 
 impl SealPermit {
@@ -77,30 +75,24 @@ impl SealPermit {
     /// # Errors
     /// No randomness.
     pub fn draw() -> Result<Self, Error> {
-        Ok(Self::fresh(Seed::draw()?))
+        Ok(Self { seed: Seed::draw()?, next: 0 })
     }
 
     /// Derives the permit of an update under a rounding that was drawn for it: the same two give the same seed, and so
     /// the same bytes, also to whoever goes on from a copy of what was kept. Another update has another seed.
     #[must_use]
     pub fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
-        Self::fresh(Seed::of_update(rounding, fingerprint))
+        Self { seed: Seed::of_update(rounding, fingerprint), next: 0 }
     }
 
-    fn fresh(seed: Seed) -> Self {
-        Self { seed, next: 0, sealed: Box::default() }
-    }
-
-    /// Resumes the right to go on with a contribution whose chunks before `next` are sealed and kept, as `sealed`.
+    /// Resumes the right to go on with a contribution whose chunks before `next` are sealed and kept.
     ///
     /// The caller vouches that no chunk from `next` on was ever sent, by whatever process, and that
     /// what is sealed now is the same update as before: the same tensors, weight, ranges and
     /// rounding.
     #[must_use]
-    pub fn resume(seed: Seed, next: u32, sealed: &[u8]) -> Self {
-        let mut permit = Self { next, ..Self::fresh(seed) };
-        permit.sealed.update(sealed);
-        permit
+    pub fn resume(seed: Seed, next: u32) -> Self {
+        Self { seed, next }
     }
 
     /// Returns the public part.
@@ -112,11 +104,6 @@ impl SealPermit {
     /// Returns the first chunk that it may seal.
     pub(super) fn next(&self) -> u32 {
         self.next
-    }
-
-    /// Returns the hash so far of the chunks before that.
-    pub(super) fn sealed(&self) -> &blake3::Hasher {
-        &self.sealed
     }
 
     /// Records that all chunks before `end` are sealed under `key` and about to leave. They must not

@@ -78,8 +78,7 @@ impl Sealer {
                 (scheme.encryptor(&*engine, &statement, &permit.seed())?, None)
             }
             KeyRef::Member(key) => {
-                let sealed = permit.sealed().clone();
-                let (encryptor, keys) = key.begin(terms, &contributor, &update, sealed)?;
+                let (encryptor, keys) = key.begin(terms, &contributor, &update)?;
                 (encryptor, Some(keys))
             }
         };
@@ -130,16 +129,25 @@ impl Sealer {
         self.batch(Pace::Soon)
     }
 
+    /// Takes the chunks before the first that is sealed here, if some were sealed before: a contribution with shares
+    /// signs all of them.
+    pub fn after(&mut self, sealed: &[u8]) {
+        if let Some(keys) = &mut self.keys {
+            keys.update(sealed);
+        }
+    }
+
     /// Seals the shares that the contribution opens by, once all of its chunks are sealed; nothing if it has none.
     ///
     /// # Errors
     /// [`Error::Opener`]: the prekey of an opener is none.
     ///
     /// # Panics
-    /// Chunks are left.
+    /// Chunks are left, or those that were sealed [before](Self::after) were not given.
     pub fn key_message(&self) -> Result<Option<KeyMessage>, Error> {
-        assert_eq!(self.next, self.chunks.count());
-        self.keys.as_ref().map(KeySealer::seal).transpose()
+        let Some(keys) = &self.keys else { return Ok(None) };
+        assert_eq!(keys.hashed(), self.chunks.total_bytes() as u64);
+        keys.seal().map(Some)
     }
 
     /// Seals the next chunks, as many as the pace says.
@@ -194,8 +202,12 @@ impl Sealer {
     /// Seals all chunks at once, as the stream of a file.
     ///
     /// # Errors
-    /// As [`next_batch`](Self::next_batch).
+    /// As [`next_batch`](Self::next_batch); a member's key, whose contributions have shares besides.
     pub fn seal_all(self) -> Result<Vec<u8>, Error> {
+        if self.keys.is_some() {
+            let needed = "a stream alone lacks the shares that it opens by";
+            return Err(Error::KeyKind { found: "member's", needed });
+        }
         let mut stream = vec![0; self.chunks.range_of(&(self.next..self.chunks.count())).len()];
         self.seal_into(&mut stream)?;
         Ok(stream)

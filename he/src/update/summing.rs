@@ -107,7 +107,9 @@ impl Summing {
             };
             let (number, why) = (contributor.number, "it has no shares for openers");
             let message = keys.as_ref().ok_or(Error::Contributor { number, why })?;
-            messages.check(contributor, message, blake3::hash(stream).as_bytes())?;
+            messages.check(contributor, message)?;
+            let upload = blake3::hash(stream);
+            KeyMessages::check_upload(contributor, message, upload.as_bytes())?;
         }
         self.add_part(part)?;
         if let (Some(begun), Some(message)) = (&mut self.begun, keys) {

@@ -18,14 +18,14 @@ use ciphergram_he::{
     private_ranges::{EncryptedRanges, RangesEvaluationKey},
 };
 
-use openers::OpenersOfJob;
+use openers::JobOpeners;
 use private_ranges::RangesFinder;
 pub use private_ranges::RangesProgress;
 
 use crate::{
     proto::{ChunkAdder, ChunkLayout, Refusal, Shard},
     round::{
-        Application, ContributionId, Openers, Readiness, ReadyRound,
+        Application, ContributionId, OpenerApplication, Readiness, ReadyRound,
         message::MAX_ROUND_MESSAGE_BYTES,
     },
 };
@@ -43,7 +43,7 @@ pub struct SumApplication {
     /// Present if the job has private ranges.
     private: Option<RangesFinder>,
     /// Present if the job has openers.
-    openers: Option<OpenersOfJob>,
+    openers: Option<JobOpeners>,
 }
 
 /// The parts that all rounds are made of.
@@ -73,7 +73,7 @@ impl SumApplication {
             Ok(private) => Some(RangesFinder::new(*private, ranges_key)?),
             Err(_) => None,
         };
-        let openers = job.openers().ok().map(|openers| OpenersOfJob::new(&key, openers));
+        let openers = job.openers().ok().map(|openers| JobOpeners::new(&key, openers));
         Ok(Self { parts: RoundParts { key, job, engine }, private, openers })
     }
 
@@ -183,13 +183,16 @@ impl Application for SumApplication {
         }
         let mut fitting = parts.join(joined)?;
         if let Some(openers) = openers {
+            if openers.waits() {
+                return Ok(Readiness::Preparing { left_out: vec![] });
+            }
             openers.begin(&parts.job, &mut fitting.terms)?;
         }
         Ok(parts.open_over(fitting, None, BTreeSet::new()))
     }
 
-    fn openers(&mut self) -> Option<&mut dyn Openers> {
-        self.openers.as_mut().map(|openers| openers as &mut dyn Openers)
+    fn openers(&mut self) -> Option<&mut dyn OpenerApplication> {
+        self.openers.as_mut().map(|openers| openers as &mut dyn OpenerApplication)
     }
 }
 

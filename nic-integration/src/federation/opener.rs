@@ -1,11 +1,6 @@
 //! An opener: it answers what an aggregator asks it, once a round.
 
-use std::{
-    net::SocketAddr,
-    ops::ControlFlow,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{net::SocketAddr, ops::ControlFlow, time::Duration};
 
 use ciphergram_he::{
     Contributor, Ledger, random,
@@ -19,6 +14,9 @@ use crate::{
     round::{RoundClient, RoundClientConfig, RoundClientEvent},
     wire::{PcapFile, Wire},
 };
+
+/// The span after which an opener that nobody asks tells its prekey as of today: they are good for thirty days.
+const RENEWAL_SPAN: Duration = Duration::from_secs(24 * 3600);
 
 /// An event of an opener.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +88,7 @@ impl<W: Wire> FederationOpener<W> {
     /// The socket failed for good; the clock stands before 1970.
     pub fn run(
         mut self,
-        opener: &mut OpenerKey,
+        opener: &OpenerKey,
         ledger: &Ledger,
         mut observe: impl FnMut(Option<OpenerEvent>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
@@ -98,6 +96,7 @@ impl<W: Wire> FederationOpener<W> {
         self.pipelines.start(|wakers| self.node.detach(wakers))?;
         let now = self.pipelines.first.now();
         self.node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
+        let mut renewed = now;
         self.pipelines.first.run(&mut self.node, |node, now| {
             let mut events = vec![];
             while let Some(event) = node.poll_event() {
@@ -110,11 +109,23 @@ impl<W: Wire> FederationOpener<W> {
                 is_there = true;
                 events.push(OpenerEvent::Attending);
             }
-            if let Some(request) = node.take_request() {
-                match answer_request(opener, ledger, node, now, &request) {
-                    Ok(event) => events.push(event),
-                    Err(error) => return ControlFlow::Break(Err(error)),
+            let answer = node.take_request().map(|request| {
+                answer_request(opener, ledger, (&mut *node, now), &request).map(|event| {
+                    events.push(event);
+                })
+            });
+            let hello = match now.since(renewed) > RENEWAL_SPAN {
+                true => opener.prekey().map(|prekey| Some(prekey.to_bytes())),
+                false => Ok(None),
+            };
+            let renewal = hello.map_err(Error::from).map(|hello| {
+                if let Some(hello) = hello {
+                    renewed = now;
+                    node.attend(now, opener.place() as u8, hello);
                 }
+            });
+            if let Err(error) = answer.transpose().and(renewal) {
+                return ControlFlow::Break(Err(error));
             }
             let events = events.into_iter().map(Some).chain([None]);
             for event in events {
@@ -140,37 +151,31 @@ fn wait(rest: Duration, waits: bool) -> ControlFlow<(), Duration> {
     if waits && !rest.is_zero() { ControlFlow::Continue(rest) } else { ControlFlow::Break(()) }
 }
 
-/// Answers a request, or says why not; then tells the prekey of the next answer.
+/// Answers a request of a round, or says why not; then tells the prekey of the next answer.
 ///
 /// # Errors
 ///
-/// The clock stands before 1970; the answer cannot be sent now.
+/// The clock stands before 1970, or the prekeys cannot be read.
 pub(super) fn answer_request(
-    opener: &mut OpenerKey,
+    opener: &OpenerKey,
     ledger: &Ledger,
-    node: &mut RoundClient,
-    now: Time,
-    request: &[u8],
+    (node, now): (&mut RoundClient, Time),
+    (number, request): &(u32, Vec<u8>),
 ) -> Result<OpenerEvent, Error> {
-    let public = opener.public().clone();
-    let answered = OpenRequest::from_bytes(request, &public).and_then(|request| {
+    let public = opener.public();
+    let answered = OpenRequest::from_bytes(request, public).and_then(|request| {
         let answer = opener.answer(ledger, &request)?;
         let (round, contributors) = (request.round, request.contributors().copied().collect());
         Ok((answer, OpenerEvent::Answered { round, contributors }))
     });
     let (answer, event) = match answered {
-        Ok((answer, event)) => (Ok(answer.to_bytes(&public)), event),
+        Ok((answer, event)) => (Ok(answer.to_bytes(public)), event),
         Err(error) => {
             let reason = error.to_string();
             (Err(reason.clone()), OpenerEvent::Refused { reason })
         }
     };
-    node.answer(now, answer)?;
+    node.answer(now, *number, answer);
     node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
     Ok(event)
-}
-
-/// Locks an opener. A thread that panicked amid an answer left its files as they were before or after it.
-pub(super) fn held(opener: &Mutex<OpenerKey>) -> MutexGuard<'_, OpenerKey> {
-    opener.lock().unwrap_or_else(PoisonError::into_inner)
 }

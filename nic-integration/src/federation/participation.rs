@@ -1,6 +1,6 @@
 //! A client's part in a round: who it is, its update, and the result.
 
-use std::{path::Path, sync::Mutex, time::Duration};
+use std::{path::Path, time::Duration};
 
 use ciphergram_he::{
     Member, OpenedSum, Sum, Update,
@@ -30,7 +30,7 @@ pub struct Participation<'a> {
     /// sum, if the client has the secret key. Else the sum is to be [opened](RoundResult::open_to).
     pub keep_fields: bool,
     /// The opener that this client is as well, if it is one: it answers while it takes part.
-    pub opener: Option<&'a Mutex<OpenerKey>>,
+    pub opener: Option<&'a OpenerKey>,
 }
 
 /// A client's result of a round.

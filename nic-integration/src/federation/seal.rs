@@ -64,8 +64,8 @@ pub(super) enum SpoolState {
     None,
     /// A new file, empty, and how it begins.
     New(Spool, Box<SpoolHeader>),
-    /// A file that holds the first chunks already.
-    Resumed(Spool),
+    /// A file that holds the first chunks already, and these.
+    Resumed(Spool, Bytes),
 }
 
 impl SealTask<'_> {
@@ -81,7 +81,12 @@ impl SealTask<'_> {
         let Self { participation, round, agreement, prekeys, .. } = self;
         let Participation { member, update, weight, .. } = participation;
         let own = match member.key {
-            KeyRef::Member(key) => Some(key.clone().with_told((0..).zip(&prekeys))),
+            // Of what the ledger has learned an aggregator may know less, and say less.
+            KeyRef::Member(key) => {
+                let learned = member.ledger.prekeys(member.job)?;
+                let learned = learned.iter().map(|(opener, prekey)| (*opener, prekey));
+                Some(key.clone().with_told(learned.chain((0..).zip(&prekeys))))
+            }
             KeyRef::Secret(..) | KeyRef::Client(_) => None,
         };
         let key = own.as_ref().map_or(member.key, KeyRef::Member);
@@ -96,16 +101,21 @@ impl SealTask<'_> {
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
+        let mut sealed = Bytes::new();
         let mut spool = match self.spool {
             SpoolState::None => None,
             SpoolState::New(mut spool, header) => {
                 spool.begin(public, &header)?;
                 Some(spool)
             }
-            SpoolState::Resumed(spool) => Some(spool),
+            SpoolState::Resumed(spool, chunks) => {
+                sealed = chunks;
+                Some(spool)
+            }
         };
         clock = Instant::now();
         let mut sealer = Sealer::new(key, member.engine.clone(), update, self.permit, &terms)?;
+        sealer.after(&sealed);
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(SealerMessage::Quantised { fields, clipped, busy }).is_ok();
         while wanted {

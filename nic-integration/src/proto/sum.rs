@@ -238,17 +238,17 @@ impl SumRegion {
     }
 
     /// Lets a contributor count of which all chunks are staged, and returns the chunks that reached their target with
-    /// it; `None` if it lacks some, is in already, or it is too late (PROTOCOL §6.5).
-    pub fn admit(&self, contributor: u16) -> Option<Vec<u32>> {
-        let mut whole = lock(self.0.whole.as_ref()?);
-        if !whole.is_staged(contributor) {
-            return None;
-        }
-        whole.stage(contributor, 1)?;
-        drop(whole);
+    /// it; nothing happens if it lacks some, is in already, or it is too late (PROTOCOL §6.5).
+    pub fn admit(&self, contributor: u16) -> Vec<u32> {
+        let admits = |whole: &Mutex<Whole>| {
+            let mut whole = lock(whole);
+            whole.is_staged(contributor) && whole.stage(contributor, 1).is_some()
+        };
         let mut closed = vec![];
-        self.add_whole(contributor, &mut closed);
-        Some(closed)
+        if self.0.whole.as_ref().is_some_and(admits) {
+            self.add_whole(contributor, &mut closed);
+        }
+        closed
     }
 
     /// Adds the chunks of a datagram that are new, all or nothing, and appends the chunks that reached their target to

@@ -152,28 +152,28 @@ pub enum AggregatorEvent {
         contributor: u16,
     },
     /// An opener can be asked.
-    Attending {
+    OpenerAttends {
         /// Its place.
         opener: u8,
         /// Its process.
         peer: Peer,
     },
     /// An opener cannot be asked, or gave no answer that opens the sums of the round.
-    NotAnswered {
+    OpenerRefused {
         /// Its place, as it said.
         opener: u8,
         /// The reason.
         reason: String,
     },
     /// An opener answered.
-    Answered {
+    OpenerAnswered {
         /// The round.
         round: u32,
         /// Its place.
         opener: u8,
     },
     /// The round ended with fewer answers of openers than open its sums.
-    Unopened {
+    TooFewAnswers {
         /// The round.
         round: u32,
         /// The answers.
@@ -216,6 +216,8 @@ pub struct Aggregator<A> {
     asking: Option<Asking>,
     /// Openers that can be asked.
     attendants: BTreeMap<Peer, Attendant>,
+    /// Nodes that cannot be asked as the openers that they say they are.
+    turned_away: BTreeSet<NodeId>,
     /// The last round that closed: its sums are kept until the next one closes.
     last: Option<HeldRound>,
     /// Rounds opened so far.
@@ -255,6 +257,7 @@ impl<A: Application> Aggregator<A> {
             current: None,
             asking: None,
             attendants: BTreeMap::new(),
+            turned_away: BTreeSet::new(),
             last: None,
             opened: 0,
             seen: Time::ZERO,
@@ -407,7 +410,7 @@ impl<A: Application> Aggregator<A> {
             }
             Some(MessageKind::Shares) => {
                 let Ok(shares) = SharesMessage::parse(data) else { return };
-                self.on_shares(now, from, shares);
+                self.on_shares(now, from, &shares);
             }
             Some(MessageKind::Attend) => {
                 let Ok(attend) = AttendMessage::parse(data) else { return };
@@ -451,6 +454,7 @@ impl<A: Application> Aggregator<A> {
         if !self.current.as_ref().is_some_and(HeldRound::is_settled) {
             return;
         }
+        self.ask(now);
         let Some(answers) = self.answers(now) else { return };
         let Some(round) = self.current.as_mut() else { return };
         round.end_with(now, answers);

@@ -21,7 +21,7 @@ use crate::proto::{
 
 use super::message::{
     AnswerMessage, AttendMessage, JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, OpenMessage,
-    ProbeMessage, ReadyMessage, RefuseMessage, SharesMessage,
+    ProbeMessage, ReadyMessage, RefuseMessage, RequestMessage, SharesMessage,
 };
 pub use event::{RoundClientEvent, RoundOpening, SumLayout, Sums};
 
@@ -71,6 +71,12 @@ struct ActiveRound {
     end: Option<RoundEnd>,
 }
 
+/// An opener's answer on its way.
+struct PendingAnswer {
+    data: Vec<u8>,
+    sent: Option<MessageId>,
+}
+
 /// An opener, as it says that it is there.
 struct Attendance {
     opener: u8,
@@ -107,10 +113,10 @@ pub struct RoundClient {
     bye: Option<MessageId>,
     /// The opener that this process is.
     attendance: Option<Attendance>,
-    /// What it is asked.
-    request: Option<Vec<u8>>,
-    /// The ANSWER that is not answered yet.
-    answering: Option<MessageId>,
+    /// What it is asked, and of which round. Apart from events, which a rejoin clears.
+    request: Option<(u32, Vec<u8>)>,
+    /// Its answer, until the aggregator has it.
+    answer: Option<PendingAnswer>,
     next_probe: Time,
     events: VecDeque<RoundClientEvent>,
 }
@@ -140,7 +146,7 @@ impl RoundClient {
             bye: None,
             attendance: None,
             request: None,
-            answering: None,
+            answer: None,
             next_probe: Time::ZERO,
             events: VecDeque::new(),
         })
@@ -176,6 +182,8 @@ impl RoundClient {
     /// As [`join`](Self::join).
     pub fn rejoin(&mut self, now: Time) -> Result<(), NicError> {
         self.abandon();
+        // Before the round can open: its terms name what openers told.
+        self.say_attending(now);
         let join = JoinMessage {
             contributor: self.config.contributor,
             inbox: self.inbox,
@@ -309,27 +317,34 @@ impl RoundClient {
         self.say_attending(now);
     }
 
-    /// Takes what this opener is asked.
-    pub fn take_request(&mut self) -> Option<Vec<u8>> {
+    /// Takes what this opener is asked, and the aggregator's number of the round.
+    pub fn take_request(&mut self) -> Option<(u32, Vec<u8>)> {
         self.request.take()
     }
 
-    /// Answers the request taken last, or says why not.
-    ///
-    /// # Errors
-    ///
-    /// It attends as no opener: [`NicError::NoOpenRound`]; [`NicError::WindowFull`]; [`NicError::MessageTooLong`].
-    pub fn answer(&mut self, now: Time, answer: Result<Vec<u8>, String>) -> Result<(), NicError> {
-        let opener = self.attendance.as_ref().ok_or(NicError::NoOpenRound)?.opener;
-        let message = AnswerMessage { opener, answer };
-        self.answering = Some(self.send(now, MessageKind::Answer, message.encode())?);
-        Ok(())
+    /// Answers a request of a round, or says why not: again and again, until the aggregator has it. Who attends as no
+    /// opener says nothing.
+    pub fn answer(&mut self, now: Time, round: u32, answer: Result<Vec<u8>, String>) {
+        let Some(Attendance { opener, .. }) = self.attendance else { return };
+        let data = AnswerMessage { round, opener, answer }.encode();
+        self.answer = Some(PendingAnswer { data, sent: None });
+        self.send_answer(now);
+    }
+
+    fn send_answer(&mut self, now: Time) {
+        let Some(answer) = self.answer.as_ref().filter(|answer| answer.sent.is_none()) else {
+            return;
+        };
+        let sent = self.send(now, MessageKind::Answer, answer.data.clone()).ok();
+        if let Some(answer) = &mut self.answer {
+            answer.sent = sent;
+        }
     }
 
     /// Returns whether the aggregator may not have the answer yet.
     #[must_use]
     pub fn is_answering(&self) -> bool {
-        self.answering.is_some()
+        self.answer.is_some()
     }
 
     /// Returns whether the aggregator answers this opener.
@@ -411,6 +426,7 @@ impl RoundClient {
         if now >= self.next_probe {
             self.next_probe = now + PROBE_SPAN;
             self.say_attending(now);
+            self.send_answer(now);
             self.probe(now);
         }
     }
@@ -434,14 +450,17 @@ impl RoundClient {
         match &event {
             EndpointEvent::Completed { message, .. } | EndpointEvent::Refused { message, .. } => {
                 self.bye.take_if(|bye| bye == message);
-                self.answering.take_if(|answer| answer == message);
+                self.answer.take_if(|answer| answer.sent == Some(*message));
                 let is_taken = matches!(event, EndpointEvent::Completed { .. });
                 if let Some(attendance) = &mut self.attendance {
                     attendance.is_known |= is_taken && attendance.said == Some(*message);
                 }
             }
             EndpointEvent::Unreachable { .. } => {
-                (self.bye, self.answering) = (None, None);
+                self.bye = None;
+                if let Some(answer) = &mut self.answer {
+                    answer.sent = None;
+                }
                 if let Some(attendance) = &mut self.attendance {
                     attendance.is_known = false;
                 }
@@ -514,8 +533,8 @@ impl RoundClient {
                 }
             }
             Some(MessageKind::Request) => {
-                if self.attendance.is_some() {
-                    self.request = Some(data.to_vec());
+                if let (Ok(message), Some(_)) = (RequestMessage::parse(data), &self.attendance) {
+                    self.request = Some((message.round, message.request));
                 }
             }
             Some(
@@ -621,6 +640,8 @@ impl RoundClient {
                 self.sums = Some(Sums { bytes, stride: accepted.stride, skipped });
             }
             self.leave();
+            // The key of an answer that nobody waits for is for the next round.
+            self.request = None;
             self.events.push_back(RoundClientEvent::Ended(end));
         }
     }

@@ -25,7 +25,7 @@ impl AggregatorEvent {
                 format!("round {round}: client {contributor} is back with its contribution")
             }
             Self::Preparing { round, clients } => {
-                format!("round {round}: finding the ranges that {clients} clients agree on")
+                format!("round {round}: preparing it with {clients} clients")
             }
             Self::Opened { round, contributors, .. } => {
                 format!("round {round} opened with clients {contributors:?}")
@@ -39,12 +39,14 @@ impl AggregatorEvent {
             }
             Self::Closed(summary) => of_summary(summary),
             Self::Finished { round } => format!("round {round} finished: its sums are delivered"),
-            Self::Attending { opener, peer } => {
+            Self::OpenerAttends { opener, peer } => {
                 format!("opener {opener} is there, at node {}", peer.node)
             }
-            Self::NotAnswered { opener, reason } => format!("opener {opener}: {reason}"),
-            Self::Answered { round, opener } => format!("round {round}: opener {opener} answered"),
-            Self::Unopened { round, found, needed } => {
+            Self::OpenerRefused { opener, reason } => format!("opener {opener}: {reason}"),
+            Self::OpenerAnswered { round, opener } => {
+                format!("round {round}: opener {opener} answered")
+            }
+            Self::TooFewAnswers { round, found, needed } => {
                 format!("round {round}: nobody opens it: {found} of {needed} openers answered")
             }
             Self::Settled { .. } => return None,
@@ -59,8 +61,8 @@ impl AggregatorEvent {
             | Self::OpenFailed { .. }
             | Self::TooFew(_)
             | Self::Stranger { .. }
-            | Self::NotAnswered { .. }
-            | Self::Unopened { .. }
+            | Self::OpenerRefused { .. }
+            | Self::TooFewAnswers { .. }
             | Self::Lost { .. } => true,
             Self::Closed(RoundSummary { closed, withheld, contributed, .. }) => {
                 contributed.iter().any(|(_, count)| *count < closed + withheld) || *withheld > 0

@@ -117,9 +117,17 @@ pub(crate) struct AttendMessage {
     pub(crate) hello: Vec<u8>,
 }
 
+/// Aggregator to opener: a request about the sums of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestMessage {
+    pub(crate) round: u32,
+    pub(crate) request: Vec<u8>,
+}
+
 /// Opener to aggregator: its answer to a request, or the reason why it gives none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerMessage {
+    pub(crate) round: u32,
     pub(crate) opener: u8,
     pub(crate) answer: Result<Vec<u8>, String>,
 }
@@ -299,27 +307,43 @@ impl AttendMessage {
     }
 }
 
+impl RequestMessage {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.round.to_le_bytes().to_vec();
+        put_bytes(&mut bytes, &self.request);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = MessageReader::new(bytes);
+        let message = Self { round: reader.u32()?, request: reader.bytes()?.to_vec() };
+        reader.end()?;
+        Ok(message)
+    }
+}
+
 impl AnswerMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (answers, content) = match &self.answer {
             Ok(answer) => (1, &answer[..]),
             Err(reason) => (0, reason.as_bytes()),
         };
-        let mut bytes = vec![self.opener, answers];
+        let mut bytes = self.round.to_le_bytes().to_vec();
+        put(&mut bytes, &[self.opener, answers]);
         put_bytes(&mut bytes, content);
         bytes
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
         let mut reader = MessageReader::new(bytes);
-        let [opener, answers] = reader.array()?;
+        let (round, [opener, answers]) = (reader.u32()?, reader.array()?);
         let answer = match answers {
             0 => Err(reader.text()?),
             1 => Ok(reader.bytes()?.to_vec()),
             _ => return Err(reader.error()),
         };
         reader.end()?;
-        Ok(Self { opener, answer })
+        Ok(Self { round, opener, answer })
     }
 }
 
@@ -451,6 +475,7 @@ mod tests {
             SharesMessage::parse(noise).map(|message| message.encode()),
             AttendMessage::parse(noise).map(|message| message.encode()),
             AnswerMessage::parse(noise).map(|message| message.encode()),
+            RequestMessage::parse(noise).map(|message| message.encode()),
         ];
         // A resume of incarnation 0 is none, whatever its round.
         for accepted in again.into_iter().flatten() {
@@ -485,8 +510,10 @@ mod tests {
             prop_assert_eq!(SharesMessage::parse(&shares.encode()), Ok(shares));
             let attend = AttendMessage { opener: round as u8, inbox: rkey, hello: blob.clone() };
             prop_assert_eq!(AttendMessage::parse(&attend.encode()), Ok(attend));
+            let request = RequestMessage { round, request: blob.clone() };
+            prop_assert_eq!(RequestMessage::parse(&request.encode()), Ok(request));
             for answer in [Ok(blob.clone()), Err(reason.clone())] {
-                let answer = AnswerMessage { opener: round as u8, answer };
+                let answer = AnswerMessage { round, opener: rkey as u8, answer };
                 prop_assert_eq!(AnswerMessage::parse(&answer.encode()), Ok(answer));
             }
             let end = RoundEnd {
@@ -518,8 +545,9 @@ mod tests {
             let refuse = RefuseMessage { contribution: id, reason: "because".into() };
             let shares = SharesMessage { round: 3, contribution: id, shares: blob.clone() };
             let attend = AttendMessage { opener: 3, inbox: 2, hello: blob.clone() };
-            let answer = AnswerMessage { opener: 3, answer: Ok(blob) };
-            let more = [shares.encode(), attend.encode(), answer.encode()];
+            let answer = AnswerMessage { round: 1, opener: 3, answer: Ok(blob.clone()) };
+            let request = RequestMessage { round: 1, request: blob };
+            let more = [shares.encode(), attend.encode(), answer.encode(), request.encode()];
             let all = [join.encode(), open.encode(), end.encode(), refuse.encode()];
             for mut bytes in all.into_iter().chain(more) {
                 let at = at.index(bytes.len());

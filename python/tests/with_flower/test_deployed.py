@@ -31,13 +31,15 @@ BITS = 20
 History = tuple[list[list[task.Model]], list[task.Model]]
 
 
-def history(rounds: int, *, without: tuple[int, int] | None = None) -> History:
+def history(
+    rounds: int, *, clients: int = CLIENTS, without: tuple[int, int] | None = None
+) -> History:
     """FedAvg of the example in float64, by itself; `without` is the client and the round that it misses."""
     model, sent, means = task.new_model(), [], []
     for number in range(1, rounds + 1):
-        data = [task.load(client, CLIENTS)[0] for client in range(CLIENTS)]
+        data = [task.load(client, clients)[0] for client in range(clients)]
         news = [task.train(model, own, EPOCHS)[0] for own in data]
-        there = [c for c in range(CLIENTS) if (c, number) != without]
+        there = [c for c in range(clients) if (c, number) != without]
         weights = {c: len(data[c][1]) for c in there}
         model = {
             name: np.float32(
@@ -50,23 +52,25 @@ def history(rounds: int, *, without: tuple[int, int] | None = None) -> History:
     return sent, means
 
 
-def bound(rounds: int) -> float:
+def bound(rounds: int, clients: int = CLIENTS) -> float:
     """The largest error of a value after some rounds.
 
     Every round each client rounds its weighted values to one of 2^20 steps over twice the range, at most 8, and the
     largest weight, at most 1024; the mean divides by all weights. What a round rounded training passes on, at most
     doubled.
     """
-    examples = sum(len(task.load(client, CLIENTS)[0][1]) for client in range(CLIENTS))
-    once = CLIENTS * 2 * 8 * 1024 / 2**BITS / examples
+    examples = sum(len(task.load(client, clients)[0][1]) for client in range(clients))
+    once = clients * 2 * 8 * 1024 / 2**BITS / examples
     return once * (2**rounds - 1)
 
 
-def assert_close(found: dict[str, Any], expected: task.Model, rounds: int) -> None:
+def assert_close(
+    found: dict[str, Any], expected: task.Model, rounds: int, clients: int = CLIENTS
+) -> None:
     assert list(found) == list(expected)
     for name, values in expected.items():
         assert found[name].dtype == values.dtype
-        np.testing.assert_allclose(found[name], values, atol=bound(rounds), rtol=0)
+        np.testing.assert_allclose(found[name], values, atol=bound(rounds, clients), rtol=0)
 
 
 def make_keys(folder: Path, *, min_clients: int) -> Path:
@@ -81,13 +85,24 @@ def make_keys(folder: Path, *, min_clients: int) -> Path:
     return folder
 
 
-def start_nodes(deployment: Deployment, keys: Path) -> None:
-    for number in range(CLIENTS):
-        key = keys / str(number) / "secret.json"
+def make_members(folder: Path) -> Path:
+    """Make identities of four, any three of whom open sums."""
+    cg.keygen_members(folder / "all", clients=4, bits=BITS)
+    for name in ["server", *map(str, range(4))]:
+        (folder / name).mkdir()
+        own = [f"clients/{name}.json", f"clients/{name}.json.prekeys"]
+        for file in [*(["public.json"] if name == "server" else own), "job.json"]:
+            shutil.copy(folder / "all" / file, folder / name)
+    return folder
+
+
+def start_nodes(deployment: Deployment, keys: Path, clients: int = CLIENTS) -> None:
+    for number in range(clients):
+        key = next(path for path in (keys / str(number)).iterdir() if path.name in ("secret.json", f"{number}.json"))
         deployment.node(
             number,
             f'ciphergram-key="{key}" ciphergram-client={number} '
-            f"partition-id={number} num-partitions={CLIENTS}",
+            f"partition-id={number} num-partitions={clients}",
         )
 
 
@@ -155,48 +170,53 @@ def test_deployed_rounds_equal_plain_ones_and_the_server_reads_nothing(
     assert deployment.processes["node9"].poll() not in (None, 0), stranger[-500:]
 
 
-def test_one_node_killed_in_mid_round_and_two_finish_exactly(
-    tmp_path: Path, deployment: Deployment
+@pytest.mark.parametrize("clients", [3, 4], ids=["under a shared key", "openers"])
+def test_one_node_killed_in_mid_round_and_the_others_finish_exactly(
+    tmp_path: Path, deployment: Deployment, clients: int
 ) -> None:
     (tmp_path / "keys").mkdir()
-    keys = make_keys(tmp_path / "keys", min_clients=2)
-    start_nodes(deployment, keys)
+    keys = tmp_path / "keys"
+    _ = make_keys(keys, min_clients=2) if clients == 3 else make_members(keys)
+    start_nodes(deployment, keys, clients)
+    last = clients - 1
     app, mark = tmp_path / "app", tmp_path / "training"
     shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__", "keys"))
     client = app / "digits" / "client_app.py"
     line = "    data, _ = _data(context)\n"
     stall = (
-        f"{line}    if message.content['config']['server-round'] == 2 and context.node_config['partition-id'] == 2:\n"
+        f"{line}    there = message.content['config']['server-round'], context.node_config['partition-id']\n"
+        f"    if there == (2, {last}):\n"
         f"        import pathlib, time\n"
         f"        pathlib.Path({str(mark)!r}).touch()\n"
         f"        time.sleep(600)\n"
     )
     assert line in client.read_text()
     client.write_text(client.read_text().replace(line, stall, 1))
-    _wait_for_nodes(deployment, CLIENTS)
+    _wait_for_nodes(deployment, clients)
 
     class Killer(Watch):
         def run(self) -> None:
             while not self.over.wait(0.05):
-                if mark.exists() and "node2" in deployment.processes:
-                    deployment.kill("node2")
+                if mark.exists() and f"node{last}" in deployment.processes:
+                    deployment.kill(f"node{last}")
 
     with Killer([], []):
         log = deployment.run(
             app,
             {
                 "rounds": 2,
-                "clients": 2,
+                "clients": last,
                 "timeout": 45,
                 "public-key": keys / "server" / "public.json",
                 "result": tmp_path / "result.npz",
             },
         )
-    assert mark.exists() and "node2" not in deployment.processes
-    assert "round 1 is the sum of clients [0, 1, 2]" in log
-    assert "round 2 is the sum of clients [0, 1]" in log
-    _, means = history(2, without=(2, 2))
-    assert_close(opened(tmp_path / "result.npz", keys / "0" / "secret.json"), means[-1], 2)
+    assert mark.exists() and f"node{last}" not in deployment.processes
+    assert f"round 1 is the sum of clients {list(range(clients))}" in log
+    assert f"round 2 is the sum of clients {list(range(last))}" in log
+    _, means = history(2, clients=clients, without=(last, 2))
+    key = keys / "0" / ("secret.json" if clients == 3 else "0.json")
+    assert_close(opened(tmp_path / "result.npz", key), means[-1], 2, clients)
 
 
 def _wait_for_nodes(deployment: Deployment, nodes: int) -> None:

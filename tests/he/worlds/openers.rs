@@ -82,7 +82,7 @@ fn play(seed: u64, counts: &mut Counts) {
         let mut happens = |event: &'static str| *counts.entry(event).or_default() += 1;
         for opener in 0..all {
             let told = world.openers[opener].prekey().unwrap();
-            prekeys.tell(opener as u8, &told).unwrap();
+            prekeys.learn(opener as u8, &told).unwrap();
         }
         let mut files = vec![];
         for client in 0..all {

@@ -1,7 +1,5 @@
 //! Rounds whose sums openers open: clients that are openers too, openers apart, and those that vanish.
 
-use std::sync::Mutex;
-
 use ciphergram_he::keys::write_identities;
 use ciphergram_he::threshold::OpenerKey;
 use ciphergram_he::{Limits, MemberFiles, Parameters};
@@ -33,7 +31,7 @@ impl Members {
     }
 
     fn opener(&self, number: u16) -> OpenerKey {
-        self.files(number).own_opener().unwrap().unwrap()
+        self.files(number).opener_if_any().unwrap().unwrap()
     }
 
     fn serve(&self, settings: ServerConfig) -> Serving {
@@ -51,7 +49,6 @@ impl Members {
     ) -> thread::JoinHandle<Vec<Result<RoundResult, Error>>> {
         let (files, opener) = (self.files(number), is_opener.then(|| self.opener(number)));
         thread::spawn(move || {
-            let opener = opener.map(Mutex::new);
             let mut client = client(addr, number).unwrap();
             let mut change = Some(change);
             let round = |round| {
@@ -96,7 +93,7 @@ impl Members {
 fn answered(events: &Serving, count: usize) -> Vec<u8> {
     let one = || {
         events.wait(|event| match event {
-            AggregatorEvent::Answered { opener, .. } => Some(opener),
+            AggregatorEvent::OpenerAnswered { opener, .. } => Some(opener),
             _ => None,
         })
     };
@@ -175,14 +172,14 @@ fn openers_that_contribute_nothing_open_what_others_sum() {
     let addr = serving.addr;
     let openers: Vec<_> = (0..3)
         .map(|number| {
-            let (mut opener, ledger) = (members.opener(number), members.files(number).ledger);
+            let (opener, ledger) = (members.opener(number), members.files(number).ledger);
             thread::spawn(move || {
                 let wires = UdpWire::bind_towards(addr, 1, 1).unwrap();
                 let (server, node) = (server().id(), node(ANYONE));
                 let service =
                     FederationOpener::new(wires, addr, server, node, PathConfig::default());
                 let mut found = None;
-                let run = service.unwrap().run(&mut opener, &ledger, |event| match event {
+                let run = service.unwrap().run(&opener, &ledger, |event| match event {
                     Some(OpenerEvent::Answered { contributors, .. }) => {
                         found = Some(contributors);
                         ControlFlow::Break(())
@@ -216,7 +213,7 @@ fn without_enough_openers_nobody_opens_the_sum() {
         assert_eq!(error, Error::Scheme(few));
     }
     let unopened = serving.wait(|event| match event {
-        AggregatorEvent::Unopened { round, found, needed } => Some((round, found, needed)),
+        AggregatorEvent::TooFewAnswers { round, found, needed } => Some((round, found, needed)),
         _ => None,
     });
     assert_eq!(unopened, (0, 2, 3));

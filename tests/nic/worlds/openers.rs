@@ -166,8 +166,8 @@ impl World {
         party.addr = SocketAddr::from(([10, 0, 0, 1], port));
         let mut node = RoundClient::new(config).unwrap();
         let hello = party.announcement.to_bytes(&self.public);
-        node.join(now, party.announcement.seed.id(), hello, None).unwrap();
         node.attend(now, number as u8, party.opener.prekey().unwrap().to_bytes());
+        node.join(now, party.announcement.seed.id(), hello, None).unwrap();
         (party.node, party.open, party.end) = (Some(node), None, None);
     }
 
@@ -220,11 +220,11 @@ impl World {
             }
         }
         let party = &mut self.parties[usize::from(number)];
-        if let Some(request) = node.take_request() {
+        if let Some((round, request)) = node.take_request() {
             let request = OpenRequest::from_bytes(&request, &self.public).unwrap();
             let answer = party.opener.answer(&party.ledger, &request);
             let answer = answer.map(|answer| answer.to_bytes(&self.public));
-            node.answer(now, answer.map_err(|error| error.to_string())).unwrap();
+            node.answer(now, round, answer.map_err(|error| error.to_string()));
             node.attend(now, number as u8, party.opener.prekey().unwrap().to_bytes());
         }
         if let (Some((_, terms)), Some((stream, shares))) = (&party.open, &party.sealed)

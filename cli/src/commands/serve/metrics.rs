@@ -83,11 +83,11 @@ impl Metrics {
                 AggregatorEvent::Closed(_) => &mut self.rounds_closed,
                 AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
                 AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
-                AggregatorEvent::Answered { .. } => &mut self.openers_answered,
-                AggregatorEvent::NotAnswered { .. } => &mut self.openers_refused,
+                AggregatorEvent::OpenerAnswered { .. } => &mut self.openers_answered,
+                AggregatorEvent::OpenerRefused { .. } => &mut self.openers_refused,
                 AggregatorEvent::Preparing { .. }
-                | AggregatorEvent::Attending { .. }
-                | AggregatorEvent::Unopened { .. }
+                | AggregatorEvent::OpenerAttends { .. }
+                | AggregatorEvent::TooFewAnswers { .. }
                 | AggregatorEvent::OpenFailed { .. }
                 | AggregatorEvent::TooFew(_)
                 | AggregatorEvent::Allowed { .. }

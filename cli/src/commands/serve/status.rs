@@ -221,10 +221,10 @@ impl Status {
             }
             AggregatorEvent::Allowed { .. }
             | AggregatorEvent::Stranger { .. }
-            | AggregatorEvent::Attending { .. }
-            | AggregatorEvent::Answered { .. }
-            | AggregatorEvent::NotAnswered { .. }
-            | AggregatorEvent::Unopened { .. } => {}
+            | AggregatorEvent::OpenerAttends { .. }
+            | AggregatorEvent::OpenerAnswered { .. }
+            | AggregatorEvent::OpenerRefused { .. }
+            | AggregatorEvent::TooFewAnswers { .. } => {}
         }
         None
     }

@@ -1,6 +1,9 @@
 //! Openers of a job, as the aggregator serves them: the prekeys that they told, and the key messages of the round.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ciphergram_he::{
     Contributor, Job, PublicKey,
@@ -8,27 +11,44 @@ use ciphergram_he::{
     threshold::{KeyMessage, KeyMessages, OpenAnswer, Openers, Prekey, Prekeys},
 };
 
-use crate::round::{self, message::MAX_ROUND_MESSAGE_BYTES};
+use crate::round::{OpenerApplication, message::MAX_ROUND_MESSAGE_BYTES};
+
+/// How often an application that waits for openers is asked again, every 20 ms, before a round opens without them.
+const MOST_WAITS: u32 = 150;
 
 /// The openers of a job.
-pub(super) struct OpenersOfJob {
+pub(super) struct JobOpeners {
     key: PublicKey,
     needed: usize,
     prekeys: Prekeys,
-    round: Option<OpenersOfRound>,
+    /// Those that attended since the start.
+    attended: BTreeSet<u8>,
+    /// How often a round could have opened without enough of them.
+    asked: u32,
+    round: Option<RoundOpeners>,
 }
 
 /// What they are asked about a round, and answer.
-struct OpenersOfRound {
+struct RoundOpeners {
     participants: Vec<Contributor>,
     messages: KeyMessages,
+    /// Of contributions that are not whole yet.
+    waiting: BTreeMap<u16, KeyMessage>,
     answers: Vec<OpenAnswer>,
 }
 
-impl OpenersOfJob {
+impl JobOpeners {
     pub(super) fn new(key: &PublicKey, openers: &Arc<Openers>) -> Self {
         let needed = openers.quorum().open.into();
-        Self { key: key.clone(), needed, prekeys: Prekeys::of(openers), round: None }
+        let (key, prekeys) = (key.clone(), Prekeys::of(openers));
+        Self { key, needed, prekeys, attended: BTreeSet::new(), asked: 0, round: None }
+    }
+
+    /// Returns whether to wait for more openers before a round opens: of those that have not attended since the start
+    /// prekeys may be known that are erased, and nobody opens what is sealed under them.
+    pub(super) fn waits(&mut self) -> bool {
+        self.asked += 1;
+        self.attended.len() < self.needed && self.asked <= MOST_WAITS
     }
 
     /// Begins a round: its terms name the latest prekeys.
@@ -41,32 +61,54 @@ impl OpenersOfJob {
         if clients.saturating_mul(messages.requested_bytes()) > limit {
             return Err(format!("shares of {clients} clients are more than one request carries"));
         }
-        self.round = Some(OpenersOfRound { participants, messages, answers: vec![] });
+        self.round = Some(RoundOpeners {
+            participants,
+            messages,
+            waiting: BTreeMap::new(),
+            answers: vec![],
+        });
         Ok(())
     }
 
-    fn round(&mut self) -> Result<&mut OpenersOfRound, String> {
+    fn round(&mut self) -> Result<&mut RoundOpeners, String> {
         self.round.as_mut().ok_or_else(|| "no round has opened".into())
     }
 }
 
-impl round::Openers for OpenersOfJob {
+impl RoundOpeners {
+    fn contributor(&self, number: u16) -> Result<Contributor, String> {
+        let own = self.participants.iter().find(|own| own.number == number);
+        own.copied().ok_or_else(|| format!("client {number} takes no part in the round"))
+    }
+}
+
+impl OpenerApplication for JobOpeners {
     fn attend(&mut self, opener: u8, hello: &[u8]) -> Result<(), String> {
         let prekey = Prekey::from_bytes(hello).map_err(|e| e.to_string())?;
-        self.prekeys.tell(opener, &prekey).map_err(|e| e.to_string())
+        self.prekeys.learn(opener, &prekey).map_err(|e| e.to_string())?;
+        self.attended.insert(opener);
+        Ok(())
     }
 
-    fn shares_bytes(&self) -> usize {
-        self.round.as_ref().map_or(0, |round| round.messages.each_bytes())
-    }
-
-    fn admit(&mut self, contributor: u16, shares: &[u8], upload: &[u8; 32]) -> Result<(), String> {
+    fn take_shares(&mut self, contributor: u16, shares: &[u8]) -> Result<(), String> {
         let round = self.round()?;
-        let own = round.participants.iter().find(|own| own.number == contributor);
-        let own = *own.ok_or("it takes no part in the round")?;
+        let own = round.contributor(contributor)?;
+        let (found, expected) = (shares.len(), round.messages.each_bytes());
+        if found != expected {
+            return Err(format!("client {contributor}: shares of {found} bytes, not {expected}"));
+        }
         let message = KeyMessage::from_bytes(shares);
         let message = message.map_err(|e| format!("client {contributor}: its shares: {e}"))?;
-        round.messages.check(&own, &message, upload).map_err(|e| e.to_string())?;
+        round.messages.check(&own, &message).map_err(|e| e.to_string())?;
+        round.waiting.insert(contributor, message);
+        Ok(())
+    }
+
+    fn admit(&mut self, contributor: u16, upload: &[u8; 32]) -> Result<(), String> {
+        let round = self.round()?;
+        let own = round.contributor(contributor)?;
+        let message = round.waiting.remove(&contributor).ok_or("its shares are not there")?;
+        KeyMessages::check_upload(&own, &message, upload).map_err(|e| e.to_string())?;
         round.messages.take(own, message);
         Ok(())
     }
@@ -80,18 +122,15 @@ impl round::Openers for OpenersOfJob {
         self.needed
     }
 
-    fn answer(&mut self, opener: u8, answer: &[u8]) -> Result<(), String> {
+    fn take_answer(&mut self, opener: u8, answer: &[u8]) -> Result<(), String> {
         let answer = OpenAnswer::from_bytes(answer, &self.key).map_err(|e| e.to_string())?;
         if answer.opener != opener {
             return Err(format!("its answer is of opener {}", answer.opener));
         }
         let round = self.round()?;
         round.messages.check_answer(&answer).map_err(|e| e.to_string())?;
-        if round.answers.iter().all(|known| known.opener != opener) {
-            self.prekeys.tell(opener, answer.prekey()).map_err(|e| e.to_string())?;
-            self.round()?.answers.push(answer);
-        }
-        Ok(())
+        round.answers.push(answer.clone());
+        self.prekeys.learn(opener, answer.prekey()).map_err(|e| e.to_string())
     }
 
     fn answers(&self) -> Vec<u8> {

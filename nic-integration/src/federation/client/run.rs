@@ -26,7 +26,7 @@ use crate::{
     driver::MAX_SLEEP,
     federation::{
         Error,
-        opener::{answer_request, held},
+        opener::answer_request,
         participation::{Participation, ParticipationPhase, RoundResult},
         spool::{FoundSpool, SavedSum, Spool, SpoolContent, fingerprint},
     },
@@ -129,20 +129,17 @@ impl<'a> Run<'a> {
     /// As [`RoundClient::join`].
     pub(super) fn join(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let contribution = self.announcement.seed.id();
-        node.join(now, contribution, self.hello()?, self.resume)?;
         if let Some(opener) = self.participation.opener {
-            let opener = held(opener);
             node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
         }
-        Ok(())
+        Ok(node.join(now, contribution, self.hello()?, self.resume)?)
     }
 
     /// Answers what this client is asked as an opener.
     fn answer(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let Some(opener) = self.participation.opener else { return Ok(()) };
         let Some(request) = node.take_request() else { return Ok(()) };
-        let mut opener = held(opener);
-        answer_request(&mut opener, self.participation.member.ledger, node, now, &request)
+        answer_request(opener, self.participation.member.ledger, (node, now), &request)
             .map(|event| info!(?event, "opener"))
     }
 

@@ -138,9 +138,8 @@ impl Sealing {
                 }
                 // A chunk that is not in the spool was never sent; its rounding makes the same
                 // integers.
-                let sealed = self.stream.rest(0);
-                let permit = SealPermit::resume(announcement.seed, whole, &sealed);
-                (permit, SpoolState::Resumed(spool))
+                let state = SpoolState::Resumed(spool, self.stream.rest(0));
+                (SealPermit::resume(announcement.seed, whole), state)
             }
             Some(Right::Fresh(permit, spool)) => {
                 let header = || SpoolHeader {

@@ -1,36 +1,44 @@
 //! Openers, who open the sums of a round together: shares for them, requests and answers (PROTOCOL §7.11).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::NicError;
 use crate::proto::{Peer, Time};
-use crate::round::message::{AnswerMessage, AttendMessage, MessageKind, SharesMessage};
+use crate::round::message::{
+    AnswerMessage, AttendMessage, MessageKind, RequestMessage, SharesMessage,
+};
 use crate::round::{Application, pending::AdmittedClient};
 
 use super::{Aggregator, AggregatorEvent};
 
 /// The span in which openers that were asked may answer once enough have: the answers of all tell false ones apart.
 pub const SPARE_SPAN: Duration = Duration::from_secs(1);
+/// Processes of one node that may attend as one opener: one that ended is forgotten as others come.
+const MAX_PROCESSES: usize = 4;
+/// Characters of a peer's words that are told on.
+const MAX_REASON: usize = 200;
 
-/// An opener that can be asked. Several may say that they are the same one: an answer shows which is.
+/// A process that attends as an opener. Several may say that they are the same one: an answer shows which is.
 pub(super) struct Attendant {
     opener: u8,
     inbox: u32,
-    /// The rounds that it was asked about and that it replied to, last.
-    asked: Option<u32>,
-    replied: Option<u32>,
 }
 
 /// The opening of one round's sums.
 #[derive(Default)]
 pub(super) struct Asking {
-    /// Shares that wait for the rest of their contribution.
-    shares: BTreeMap<u16, Vec<u8>>,
+    /// Contributors of whom the shares are there.
+    shared: BTreeSet<u16>,
+    /// Contributors who are not admitted, whatever they send.
+    refused: BTreeSet<u16>,
     /// To each opener, once every chunk is settled; and since when.
     requests: Option<(Vec<Bytes>, Time)>,
+    /// Processes that were asked, and those of them that replied.
+    asked: BTreeSet<Peer>,
+    replied: BTreeSet<Peer>,
     /// Openers that answered.
     answered: BTreeSet<u8>,
     /// When as many as open the sums had.
@@ -39,34 +47,31 @@ pub(super) struct Asking {
 
 impl<A: Application> Aggregator<A> {
     /// Takes the shares of a contribution to the open round.
-    pub(super) fn on_shares(&mut self, now: Time, from: Peer, message: SharesMessage) {
-        let Some(round) = self.current.as_ref().filter(|round| round.number() == message.round)
-        else {
-            return;
-        };
+    pub(super) fn on_shares(&mut self, now: Time, from: Peer, message: &SharesMessage) {
+        let (Some(round), Some(asking)) = (&self.current, &mut self.asking) else { return };
         let Some(contributor) = round.contributor_at(from) else { return };
-        let is_ours = |joined: &AdmittedClient| joined.contribution == message.contribution;
-        let rkey = round.rkey();
-        if !round.joined(contributor).is_some_and(is_ours) {
+        let is_own = |joined: &AdmittedClient| joined.contribution == message.contribution;
+        let is_of_round = round.number() == message.round
+            && round.joined(contributor).is_some_and(is_own)
+            && !asking.refused.contains(&contributor);
+        let (rkey, Some(openers)) = (round.rkey(), self.application.openers()) else { return };
+        if !is_of_round {
             return;
         }
-        let expected = self.application.openers().map_or(0, |openers| openers.shares_bytes());
-        if message.shares.len() != expected {
-            let found = message.shares.len();
-            let reason = format!("client {contributor}: shares of {found} bytes, not {expected}");
-            return self.refuse_contribution(now, contributor, reason);
-        }
-        if let Some(asking) = &mut self.asking {
-            asking.shares.insert(contributor, message.shares);
-            self.try_admit(now, rkey, contributor);
+        match openers.take_shares(contributor, &message.shares) {
+            Ok(()) => {
+                asking.shared.insert(contributor);
+                self.try_admit(now, rkey, contributor);
+            }
+            Err(reason) => self.refuse_contribution(now, contributor, reason),
         }
     }
 
-    /// Lets a contribution count once all of it is there, if its shares are as they should be.
+    /// Lets a contribution count once all of it is there, if its chunks are those that its client signed.
     pub(super) fn try_admit(&mut self, now: Time, rkey: u32, contributor: u16) {
-        let Some(shares) = self.asking.as_ref().and_then(|a| a.shares.get(&contributor)) else {
+        if !self.asking.as_ref().is_some_and(|asking| asking.shared.contains(&contributor)) {
             return;
-        };
+        }
         let (Ok(region), Some(openers)) =
             (self.endpoint.sum_region(rkey), self.application.openers())
         else {
@@ -76,13 +81,9 @@ impl<A: Application> Aggregator<A> {
         if !region.see_staged(contributor, |chunks| _ = upload.update(chunks)) {
             return;
         }
-        let admitted = openers.admit(contributor, shares, upload.finalize().as_bytes());
-        if let Some(asking) = &mut self.asking {
-            asking.shares.remove(&contributor);
-        }
-        match admitted {
+        match openers.admit(contributor, upload.finalize().as_bytes()) {
             Ok(()) => {
-                let closed = region.admit(contributor).unwrap_or_default();
+                let closed = region.admit(contributor);
                 closed.into_iter().for_each(|chunk| self.settle(rkey, chunk));
             }
             Err(reason) => self.refuse_contribution(now, contributor, reason),
@@ -91,6 +92,10 @@ impl<A: Application> Aggregator<A> {
 
     /// Tells a participant why its contribution does not count.
     fn refuse_contribution(&mut self, now: Time, contributor: u16, reason: String) {
+        if let Some(asking) = &mut self.asking {
+            asking.shared.remove(&contributor);
+            asking.refused.insert(contributor);
+        }
         let joined = self.current.as_ref().and_then(|round| round.joined(contributor)).cloned();
         if let Some(joined) = joined {
             self.refuse(now, contributor, &joined, reason);
@@ -106,88 +111,111 @@ impl<A: Application> Aggregator<A> {
             return;
         };
         if let Err(reason) = openers.attend(opener, &message.hello) {
-            return self.emit(AggregatorEvent::NotAnswered { opener, reason });
-        }
-        match self.attendants.get_mut(&from).filter(|known| known.opener == opener) {
-            Some(known) => known.inbox = inbox,
-            None => {
-                let new = Attendant { opener, inbox, asked: None, replied: None };
-                // A process that ended is nobody to wait for.
-                self.attendants.retain(|peer, a| peer.node != from.node || a.opener != opener);
-                self.attendants.insert(from, new);
-                self.emit(AggregatorEvent::Attending { opener, peer: from });
+            // It says so every second.
+            if self.turned_away.insert(from.node) {
+                self.emit(AggregatorEvent::OpenerRefused { opener, reason });
             }
+            return;
         }
+        self.turned_away.remove(&from.node);
+        if let Some(known) = self.attendants.get_mut(&from).filter(|known| known.opener == opener) {
+            known.inbox = inbox;
+            return;
+        }
+        let is_same =
+            |(peer, other): &(&Peer, &Attendant)| peer.node == from.node && other.opener == opener;
+        let same: Vec<Peer> =
+            self.attendants.iter().filter(is_same).map(|(peer, _)| *peer).collect();
+        if same.len() >= MAX_PROCESSES {
+            same.iter().for_each(|peer| _ = self.attendants.remove(peer));
+        }
+        self.attendants.insert(from, Attendant { opener, inbox });
+        self.emit(AggregatorEvent::OpenerAttends { opener, peer: from });
     }
 
     /// Takes an opener's answer to the request of the open round, or its reason to give none.
     pub(super) fn on_answer(&mut self, from: Peer, message: AnswerMessage) {
-        let AnswerMessage { opener, answer } = message;
-        let Some(round) = self.current.as_ref().map(|round| round.number()) else { return };
-        let (Some(openers), Some(asking)) = (self.application.openers(), &mut self.asking) else {
+        let AnswerMessage { round, opener, answer } = message;
+        let (Some(current), Some(asking)) = (&self.current, &mut self.asking) else { return };
+        let Some(openers) = self.application.openers() else { return };
+        // Before the requests nobody can have answered them.
+        if current.number() != round || asking.requests.is_none() {
             return;
-        };
-        // One that has left since may have answered before.
-        if let Some(attendant) = self.attendants.get_mut(&from) {
-            attendant.replied = Some(round);
         }
-        match answer.and_then(|answer| openers.answer(opener, &answer)) {
-            Ok(()) if asking.answered.insert(opener) => {
-                self.emit(AggregatorEvent::Answered { round, opener });
+        let is_asked = asking.asked.contains(&from)
+            && self.attendants.get(&from).is_some_and(|attendant| attendant.opener == opener);
+        let answer = match answer {
+            Ok(_) if asking.answered.contains(&opener) => Ok(()),
+            // Whoever sends it, and if it has left since: it is signed.
+            Ok(answer) => openers.take_answer(opener, &answer).map(|()| {
+                asking.answered.insert(opener);
+            }),
+            Err(reason) => Err(printable(&reason)),
+        };
+        if is_asked {
+            asking.replied.insert(from);
+        }
+        match answer {
+            Ok(()) => self.emit(AggregatorEvent::OpenerAnswered { round, opener }),
+            Err(reason) if is_asked => {
+                self.emit(AggregatorEvent::OpenerRefused { opener, reason });
             }
-            Ok(()) => {}
-            Err(reason) => self.emit(AggregatorEvent::NotAnswered { opener, reason }),
+            Err(_) => {}
         }
     }
 
-    /// Returns the answers that the open round, of which every chunk is settled, ends with; none while they are waited
-    /// for.
-    pub(super) fn answers(&mut self, now: Time) -> Option<Vec<u8>> {
+    /// Asks openers about the open round, of which every chunk is settled: those that attend, also as they come.
+    pub(super) fn ask(&mut self, now: Time) {
         let (Some(round), Some(openers), Some(asking)) =
             (&self.current, self.application.openers(), &mut self.asking)
         else {
-            return Some(vec![]);
+            return;
         };
         if !round.has_sums() {
-            return Some(vec![]);
+            return;
         }
         let number = round.number();
-        let (requests, since) = asking.requests.get_or_insert_with(|| {
-            (openers.requests().into_iter().map(Bytes::from).collect(), now)
-        });
-        self.attendants.retain(|peer, attendant| {
-            if attendant.asked == Some(number) {
-                return true;
+        let message = |request| RequestMessage { round: number, request }.encode().into();
+        let made = || (openers.requests().into_iter().map(message).collect(), now);
+        let (requests, _) = asking.requests.get_or_insert_with(made);
+        for (peer, attendant) in &self.attendants {
+            let request = requests.get(usize::from(attendant.opener));
+            if let (Some(request), false) = (request, asking.asked.contains(peer)) {
+                let kind = Some(MessageKind::Request as u32);
+                let inbox = attendant.inbox;
+                match self.endpoint.write(now, *peer, inbox, 0, request.clone(), kind) {
+                    // There is space again soon.
+                    Err(NicError::WindowFull { .. }) => {}
+                    // One that is gone is heard of otherwise.
+                    Ok(_) | Err(_) => _ = asking.asked.insert(*peer),
+                }
             }
-            let Some(request) = requests.get(usize::from(attendant.opener)) else { return false };
-            let kind = Some(MessageKind::Request as u32);
-            let sent = self.endpoint.write(now, *peer, attendant.inbox, 0, request.clone(), kind);
-            match sent {
-                Ok(_) => attendant.asked = Some(number),
-                // There is space again soon.
-                Err(NicError::WindowFull { .. }) => {}
-                Err(_) => return false,
-            }
-            true
-        });
-        let (found, needed) = (asking.answered.len(), openers.needed());
-        if found >= needed {
+        }
+        if asking.answered.len() >= openers.needed() {
             asking.enough.get_or_insert(now);
         }
-        let waits = |attendant: &Attendant| attendant.replied != Some(number);
-        let all_replied = !self.attendants.values().any(waits);
-        let has_replied = |opener| self.attendants.values().any(|a| a.opener == opener);
-        let nobody_left = all_replied && (0..requests.len()).all(|o| has_replied(o as u8));
+    }
+
+    /// Returns the answers that the open round ends with; none while they are waited for.
+    pub(super) fn answers(&mut self, now: Time) -> Option<Vec<u8>> {
+        let (Some(round), Some(openers), Some(asking)) =
+            (&self.current, self.application.openers(), &self.asking)
+        else {
+            return Some(vec![]);
+        };
+        let Some((_, since)) = &asking.requests else { return Some(vec![]) };
+        let all_replied = self.attendants.keys().all(|peer| asking.replied.contains(peer));
         let ended = match asking.enough {
             Some(enough) => all_replied || now >= enough + SPARE_SPAN,
-            None => nobody_left || now >= *since + self.config.round_deadline,
+            None => now >= *since + self.config.round_deadline,
         };
         if !ended {
             return None;
         }
-        let answers = openers.answers();
+        let (found, needed) = (asking.answered.len(), openers.needed());
+        let (answers, round) = (openers.answers(), round.number());
         if found < needed {
-            self.emit(AggregatorEvent::Unopened { round: number, found, needed });
+            self.emit(AggregatorEvent::TooFewAnswers { round, found, needed });
         }
         Some(answers)
     }
@@ -199,4 +227,10 @@ impl<A: Application> Aggregator<A> {
         let enough = asking.enough.map(|enough| enough + SPARE_SPAN);
         Some(enough.unwrap_or(*since + self.config.round_deadline))
     }
+}
+
+/// Returns a peer's words as one line of a log may have them.
+fn printable(words: &str) -> String {
+    let seen = |c: char| if c.is_control() { ' ' } else { c };
+    words.chars().take(MAX_REASON).map(seen).collect()
 }

@@ -43,6 +43,7 @@ from ._records import (
     CLIPPED,
     CONTRIBUTION,
     LOG,
+    PREKEYS,
     SEALED,
     SECAGG,
     SECAGG_KEY,
@@ -112,6 +113,7 @@ def _handle(message: Message, context: Context, call_next: ClientAppCallable, *,
     begun = time.monotonic()
     client = _Client.of(context)
     asked = message.content.config_records.get(TALK, ConfigRecord())
+    client.learn(message, asked)
     if training and TALK in message.content and SERVER not in asked:
         return client.answer(message, asked)
     if SERVER in asked:
@@ -171,6 +173,21 @@ class _Client:
             )
         identity = _setting(context, "ciphergram-identity")
         return cls(key, job, number, context.state, Store(context), path, identity)
+
+    def learn(self, message: Message, asked: ConfigRecord) -> None:
+        """Take the prekeys of openers out of a message: the next contribution is sealed under them."""
+        told = message.content.config_records.get(PREKEYS, asked).get(PREKEYS)
+        if PREKEYS in message.content:
+            message.content = RecordDict({n: r for n, r in message.content.items() if n != PREKEYS})
+        if isinstance(self.key, cg.Member) and isinstance(told, list):
+            self.key.learn([prekey for prekey in told if isinstance(prekey, bytes)], job=self.job)
+
+    def _talk(self) -> ConfigRecord:
+        talk = ConfigRecord({"client": self.number})
+        prekey = self.key.prekey(job=self.job) if isinstance(self.key, cg.Member) else None
+        if prekey is not None:
+            talk[PREKEYS] = prekey
+        return talk
 
     def open(self, message: Message, *, training: bool) -> cg.Opened | None:
         """Put the opened model in place of the sum in a message; return it, None if the model is plain."""
@@ -291,7 +308,7 @@ class _Client:
             **reply.content,
             only_record(reply.content)[0]: ArrayRecord({SEALED: array}),
             metrics_name: MetricRecord({**metrics, WEIGHT: 1, CLIPPED: clipped}),
-            TALK: ConfigRecord({"client": self.number}),
+            TALK: self._talk(),
         }
         reply.content = RecordDict(content)
         return reply
@@ -355,7 +372,7 @@ class _Client:
             {
                 "arrays": ArrayRecord({SEALED: array}),
                 "metrics": MetricRecord({WEIGHT: 1, CLIPPED: clipped}),
-                TALK: ConfigRecord({"client": self.number}),
+                TALK: self._talk(),
             }
         )
         return Message(content, reply_to=message)

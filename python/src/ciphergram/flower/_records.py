@@ -24,6 +24,9 @@ ANNOUNCEMENT = "ciphergram.announcement/1"
 SUM_NAME = "ciphergram.sum-name/1"
 ANSWER = "ciphergram.answer/1"
 
+# The record of openers' prekeys in messages to clients, and their name in it and in what the two talk by.
+PREKEYS = "ciphergram.prekeys"
+
 # What the bytes of a sum with openers' answers begin with: no frame does.
 _ANSWERED = b"CGANSWER"
 

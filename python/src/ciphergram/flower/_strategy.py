@@ -30,6 +30,7 @@ from ._records import (
     ANSWER,
     CONTRIBUTION,
     LOG,
+    PREKEYS,
     SEALED,
     SECAGG,
     SECAGG_KEY,
@@ -131,15 +132,18 @@ class Encrypted(Strategy):
             raise ParameterError(
                 f"min_clients={min_clients}: clients open no sum of fewer than {least}, the job's minimum"
             )
-        if strategy.min_train_nodes < self.min_clients:
+        needed = max(self.min_clients, self._job.open)
+        if strategy.min_train_nodes < needed:
             # A smaller sample would lose its round, whoever answers.
             text = "ciphergram: min_train_nodes=%d is raised to %d, of which a sum is at least"
-            LOG.warning(text, strategy.min_train_nodes, self.min_clients)
-            strategy.min_train_nodes = self.min_clients
+            LOG.warning(text, strategy.min_train_nodes, needed)
+            strategy.min_train_nodes = needed
         # Whether a round began, and one ended with a sum.
         self._began, self._summed = False, False
         self._integers: dict[str, Any] = {}
         self._nodes: dict[int, int] = {}
+        # Of each opener, by its place, the latest prekey that it told.
+        self._prekeys = [b""] * len(self._job.openers)
         # What is sent to clients, and what was before it; the nodes that the last sum is of.
         self._sent: ArrayRecord | None = None
         self._before: ArrayRecord | None = None
@@ -217,6 +221,10 @@ class Encrypted(Strategy):
             self._before, self._sent = self._sent, arrays
         made = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._began = self._began or bool(made)
+        if any(self._prekeys):
+            prekeys = ConfigRecord({PREKEYS: list(self._prekeys)})
+            for message in made:
+                message.content = RecordDict({**message.content, PREKEYS: prekeys})
         if self._datagrams is not None and made:
             self._datagrams.close()
             self._complete(made, arrays)
@@ -363,7 +371,10 @@ class Encrypted(Strategy):
         for client, why in terms.left_out:
             LOG.warning("ciphergram: client %d cannot take part: %s", client, why)
         nodes = [a.node for a in announced if a.client in terms.participants]
-        return self._ask(nodes, ConfigRecord({"terms": bytes(terms)}), cg.Contribution)
+        talk = ConfigRecord({"terms": bytes(terms)})
+        if any(self._prekeys):
+            talk[PREKEYS] = list(self._prekeys)
+        return self._ask(nodes, talk, cg.Contribution)
 
     def _ask(
         self, nodes: list[int], talk: ConfigRecord, kind: type[Part], timeout: float | None = None
@@ -400,6 +411,7 @@ class Encrypted(Strategy):
             try:
                 answer = self._read(node, reply.content)
                 self._bind(answer, {other.client for other in answers})
+                self._note_prekey(answer.client, reply.content)
             except CiphergramError as error:
                 _drop(node, str(error))
                 continue
@@ -434,6 +446,12 @@ class Encrypted(Strategy):
         if self._datagrams is not None and named is not None:
             return _Answer(node, client, named, metrics)
         raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
+
+    def _note_prekey(self, client: int, content: RecordDict) -> None:
+        # Whoever lies about it is one opener less: clients look at the signature.
+        told = content.config_records.get(TALK, ConfigRecord()).get(PREKEYS)
+        if client in self._job.openers and isinstance(told, bytes):
+            self._prekeys[self._job.openers.index(client)] = told
 
     def _client_of(self, content: RecordDict) -> int:
         client = content.config_records.get(TALK, ConfigRecord()).get("client")
@@ -498,6 +516,9 @@ class Encrypted(Strategy):
             for client, request in zip(self._job.openers, summing.requests(), strict=False)
             if client in nodes
         }
+        if len(asked) < self._job.open:
+            # Whoever answers in vain has one answer less for the round.
+            return []
         found: dict[int, bytes] = {}
         for answer in self._ask_each(asked, OpenerAnswer):
             try:

@@ -289,7 +289,7 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
     let client = key.client(2);
     let (own, holder) = (KeyRef::from(&client), key.secret.as_client(2));
     let resume = |seed, next, own: KeyRef<'_>| {
-        sealer(own, &key.job, (&fields, 1), SealPermit::resume(seed, next, &[]))
+        sealer(own, &key.job, (&fields, 1), SealPermit::resume(seed, next))
     };
     let seed = || SealPermit::draw().unwrap().seed();
     for next in [1, group - 1, group + 1, 6 * group + 1, chunks.count() - 1] {
