@@ -2,7 +2,8 @@
 //!
 //! A [`FederationServer`] sums what clients contribute and holds public material only;
 //! a [`FederationClient`] quantises, encrypts, spools and pushes chunk by chunk while earlier
-//! chunks are already on their way, and opens the sum that comes back.
+//! chunks are already on their way, and opens the sum that comes back; a [`FederationOpener`] answers what it is asked
+//! to open sums.
 
 mod application;
 pub mod client;

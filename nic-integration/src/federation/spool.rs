@@ -44,7 +44,7 @@ const MAGIC: &[u8; 8] = b"CGSPOOL1";
 const FIXED_BYTES: usize = 2 + 4 + 4 + 32 + 32;
 /// Bytes reserved beside chunks and sum: for headers, and what is around records.
 const RESERVED_FURTHER: u64 = 1 << 16;
-/// What vouches for the length of the sum's record is over this besides, and for that of all others over nothing.
+/// What vouches for the length of a record of this kind is over this besides.
 const SUM: &[u8] = b"sum";
 const SHARES: &[u8] = b"shares";
 const CHUNKS: &[u8] = b"";

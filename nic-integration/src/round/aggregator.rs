@@ -56,9 +56,10 @@ pub struct AggregatorConfig {
     /// Whether clients that are fewer than the minimum at the join deadline go on waiting. Otherwise
     /// they are refused; and no further round opens, unless there is no end of them.
     pub wait_for_clients: bool,
-    /// The span after its opening in which a round waits for contributions.
+    /// The span after its opening in which a round waits for contributions, and then again for openers.
     pub round_deadline: Duration,
-    /// Whether only whole contributions count, which are staged until all of their chunks are there.
+    /// Whether only whole contributions count, as always with openers. They are staged until all of their chunks are
+    /// there.
     /// Takes memory for all contributions of a round, at most
     /// [`MAX_STAGED_BYTES`](crate::proto::MAX_STAGED_BYTES): a larger round does not open.
     pub whole: bool,
