@@ -79,6 +79,9 @@ pub trait OpenerApplication {
     /// Returns the number of answers that open the sums.
     fn needed(&self) -> usize;
 
+    /// Returns the number of openers that attended since the start.
+    fn attended(&self) -> usize;
+
     /// Takes the answer of an opener that has given none.
     ///
     /// # Errors

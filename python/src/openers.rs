@@ -88,7 +88,8 @@ impl PyMember {
     fn learn(&self, prekeys: Vec<Vec<u8>>, job: Option<&PyJob>) -> Result<()> {
         let job = self.0.job(job)?;
         let told: Vec<_> = prekeys.iter().map(|prekey| Prekey::from_bytes(prekey).ok()).collect();
-        let told = (0..).zip(&told).filter_map(|(opener, prekey)| Some((opener, prekey.as_ref()?)));
+        let told =
+            (0..u8::MAX).zip(&told).filter_map(|(opener, prekey)| Some((opener, prekey.as_ref()?)));
         self.0.act(None, &job, "cpu", |member| Ok(member.learn(told)?))
     }
 }

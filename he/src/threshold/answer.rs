@@ -7,7 +7,7 @@ use super::{
     openers::JobSecret,
     prekey::Prekey,
     request::OpenRequest,
-    sealing,
+    sealing::{self, SEAL_BYTES},
     sharing::{Share, Sharing},
 };
 use crate::{
@@ -126,6 +126,11 @@ impl OpenAnswer {
         let context = self.check(opener, (statement, contributors))?;
         let sum = sealing::open(&self.sealing_key(secret), &context, &self.sealed);
         sum.and_then(|sum| sharing.unpack_sum(&sum)).ok_or("its answer has no sum of shares")
+    }
+
+    /// Returns whether it is as long as a sum of shares.
+    pub(super) fn has_length_of(&self, sharing: &Sharing) -> bool {
+        self.sealed.len() == sharing.sum_bytes() + SEAL_BYTES
     }
 
     /// Returns the prekey of the opener's next answer.

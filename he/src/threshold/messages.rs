@@ -7,6 +7,7 @@ use super::{
     boxes::{KeyMessage, NOT_SIGNED},
     openers::Openers,
     request::{OpenRequest, RequestEntry},
+    sharing::Sharing,
 };
 use crate::{Agreement, Error, Job, JobId, PublicKey, contributors::Contributor};
 
@@ -17,8 +18,7 @@ pub struct KeyMessages {
     agreement: Agreement,
     openers: Arc<Openers>,
     statement: [u8; 32],
-    each_bytes: usize,
-    requested_bytes: usize,
+    sharing: Sharing,
     /// Ascending by their contributors' numbers, in which order openers answer about them.
     taken: Vec<(Contributor, KeyMessage)>,
 }
@@ -43,8 +43,7 @@ impl KeyMessages {
             round,
             agreement: agreement.clone(),
             statement,
-            each_bytes: KeyMessage::bytes_of(&sharing),
-            requested_bytes: RequestEntry::bytes_of(&sharing),
+            sharing,
             openers,
             taken: vec![],
         })
@@ -53,13 +52,13 @@ impl KeyMessages {
     /// Returns the bytes of each.
     #[must_use]
     pub fn each_bytes(&self) -> usize {
-        self.each_bytes
+        KeyMessage::bytes_of(&self.sharing)
     }
 
     /// Returns the most bytes that each takes in a request.
     #[must_use]
     pub fn requested_bytes(&self) -> usize {
-        self.requested_bytes
+        RequestEntry::bytes_of(&self.sharing)
     }
 
     /// Refuses a message that its client did not make so for this sum: all that takes neither a secret nor the
@@ -111,6 +110,9 @@ impl KeyMessages {
         let checked = known.and_then(|known| {
             let of_these = (&self.statement, &contributors[..]);
             answer.check(&known.id, of_these)?;
+            if !answer.has_length_of(&self.sharing) {
+                return Err("its answer is no sum of shares");
+            }
             (answer.uploads == uploads).then_some(()).ok_or("its answer is of other ciphertexts")
         });
         checked.map_err(|why| Error::Opener { opener, why: why.into() })

@@ -217,6 +217,11 @@ impl Sharing {
         self.bytes_of(self.len_with_masks())
     }
 
+    /// Returns the bytes of a sum of shares.
+    pub(super) fn sum_bytes(&self) -> usize {
+        self.bytes_of(self.len())
+    }
+
     /// Returns the bytes of a proof.
     pub(super) fn proof_bytes(&self) -> usize {
         self.bytes_of(self.needed() * self.masks())

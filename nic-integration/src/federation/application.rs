@@ -183,9 +183,6 @@ impl Application for SumApplication {
         }
         let mut fitting = parts.join(joined)?;
         if let Some(openers) = openers {
-            if openers.waits() {
-                return Ok(Readiness::Preparing { left_out: vec![] });
-            }
             openers.begin(&parts.job, &mut fitting.terms)?;
         }
         Ok(parts.open_over(fitting, None, BTreeSet::new()))

@@ -217,6 +217,8 @@ pub struct Aggregator<A> {
     asking: Option<Asking>,
     /// Openers that can be asked.
     attendants: BTreeMap<Peer, Attendant>,
+    /// Until when the first round waits for openers, once it could open.
+    openers_until: Option<Time>,
     /// Nodes that cannot be asked as the openers that they say they are.
     turned_away: BTreeSet<NodeId>,
     /// The last round that closed: its sums are kept until the next one closes.
@@ -258,6 +260,7 @@ impl<A: Application> Aggregator<A> {
             current: None,
             asking: None,
             attendants: BTreeMap::new(),
+            openers_until: None,
             turned_away: BTreeSet::new(),
             last: None,
             opened: 0,
@@ -369,7 +372,7 @@ impl<A: Application> Aggregator<A> {
                 cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
             } => {
                 self.refusals.retain(|(to, _)| *to != peer);
-                self.attendants.remove(&peer);
+                self.forget_attendant(peer);
                 self.report_lost(|round| round.give_up(peer));
             }
             EndpointEvent::Stranger { from, stranger } => {
@@ -406,7 +409,7 @@ impl<A: Application> Aggregator<A> {
             Some(MessageKind::Bye) => {
                 self.refusals.retain(|(to, _)| *to != from);
                 self.pending.leave_all_of(from);
-                self.attendants.remove(&from);
+                self.forget_attendant(from);
                 self.report_lost(|round| round.leave(from));
             }
             Some(MessageKind::Shares) => {

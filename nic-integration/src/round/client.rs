@@ -641,7 +641,7 @@ impl RoundClient {
             }
             self.leave();
             // The key of an answer that nobody waits for is for the next round.
-            self.request = None;
+            self.request.take_if(|(round, _)| *round == end.round);
             self.events.push_back(RoundClientEvent::Ended(end));
         }
     }

@@ -13,9 +13,6 @@ use ciphergram_he::{
 
 use crate::round::{OpenerApplication, message::MAX_ROUND_MESSAGE_BYTES};
 
-/// How often an application that waits for openers is asked again, every 20 ms, before a round opens without them.
-const MOST_WAITS: u32 = 150;
-
 /// The openers of a job.
 pub(super) struct JobOpeners {
     key: PublicKey,
@@ -23,8 +20,6 @@ pub(super) struct JobOpeners {
     prekeys: Prekeys,
     /// Those that attended since the start.
     attended: BTreeSet<u8>,
-    /// How often a round could have opened without enough of them.
-    asked: u32,
     round: Option<RoundOpeners>,
 }
 
@@ -41,14 +36,7 @@ impl JobOpeners {
     pub(super) fn new(key: &PublicKey, openers: &Arc<Openers>) -> Self {
         let needed = openers.quorum().open.into();
         let (key, prekeys) = (key.clone(), Prekeys::of(openers));
-        Self { key, needed, prekeys, attended: BTreeSet::new(), asked: 0, round: None }
-    }
-
-    /// Returns whether to wait for more openers before a round opens: of those that have not attended since the start
-    /// prekeys may be known that are erased, and nobody opens what is sealed under them.
-    pub(super) fn waits(&mut self) -> bool {
-        self.asked += 1;
-        self.attended.len() < self.needed && self.asked <= MOST_WAITS
+        Self { key, needed, prekeys, attended: BTreeSet::new(), round: None }
     }
 
     /// Begins a round: its terms name the latest prekeys.
@@ -60,6 +48,9 @@ impl JobOpeners {
         let (clients, limit) = (participants.len(), MAX_ROUND_MESSAGE_BYTES as usize / 2);
         if clients.saturating_mul(messages.requested_bytes()) > limit {
             return Err(format!("shares of {clients} clients are more than one request carries"));
+        }
+        if terms.prekeys.len().saturating_mul(terms.to_bytes(&self.key).len()) > limit {
+            return Err("answers about so many tensors are more than one message carries".into());
         }
         self.round = Some(RoundOpeners {
             participants,
@@ -122,6 +113,10 @@ impl OpenerApplication for JobOpeners {
         self.needed
     }
 
+    fn attended(&self) -> usize {
+        self.attended.len()
+    }
+
     fn take_answer(&mut self, opener: u8, answer: &[u8]) -> Result<(), String> {
         let answer = OpenAnswer::from_bytes(answer, &self.key).map_err(|e| e.to_string())?;
         if answer.opener != opener {
@@ -129,8 +124,11 @@ impl OpenerApplication for JobOpeners {
         }
         let round = self.round()?;
         round.messages.check_answer(&answer).map_err(|e| e.to_string())?;
-        round.answers.push(answer.clone());
-        self.prekeys.learn(opener, answer.prekey()).map_err(|e| e.to_string())
+        let prekey = answer.prekey().clone();
+        round.answers.push(answer);
+        // It opens the sum all the same.
+        let _ = self.prekeys.learn(opener, &prekey);
+        Ok(())
     }
 
     fn answers(&self) -> Vec<u8> {

@@ -16,6 +16,9 @@ use super::{Aggregator, AggregatorEvent};
 
 /// The span in which openers that were asked may answer once enough have: the answers of all tell false ones apart.
 pub const SPARE_SPAN: Duration = Duration::from_secs(1);
+/// The span in which a round that could open waits for as many openers as open its sums, once after the start: of one
+/// that has not attended since, a prekey may be known that is erased, and it opens nothing that is sealed under that.
+const OPENERS_SPAN: Duration = Duration::from_secs(3);
 /// Processes of one node that may attend as one opener: one that ended is forgotten as others come.
 const MAX_PROCESSES: usize = 4;
 /// Characters of a peer's words that are told on.
@@ -51,12 +54,15 @@ impl<A: Application> Aggregator<A> {
         let (Some(round), Some(asking)) = (&self.current, &mut self.asking) else { return };
         let Some(contributor) = round.contributor_at(from) else { return };
         let is_own = |joined: &AdmittedClient| joined.contribution == message.contribution;
-        let is_of_round = round.number() == message.round
-            && round.joined(contributor).is_some_and(is_own)
-            && !asking.refused.contains(&contributor);
+        let is_of_round =
+            round.number() == message.round && round.joined(contributor).is_some_and(is_own);
         let (rkey, Some(openers)) = (round.rkey(), self.application.openers()) else { return };
         if !is_of_round {
             return;
+        }
+        if asking.refused.contains(&contributor) {
+            let reason = format!("client {contributor}: its contribution was refused before");
+            return self.refuse_contribution(now, contributor, reason);
         }
         match openers.take_shares(contributor, &message.shares) {
             Ok(()) => {
@@ -87,6 +93,22 @@ impl<A: Application> Aggregator<A> {
                 closed.into_iter().for_each(|chunk| self.settle(rkey, chunk));
             }
             Err(reason) => self.refuse_contribution(now, contributor, reason),
+        }
+    }
+
+    /// Returns whether the next round waits for openers, which are there at once as a rule.
+    pub(super) fn waits_for_openers(&mut self, now: Time) -> bool {
+        let Some(openers) = self.application.openers() else { return false };
+        let has_enough = openers.attended() >= openers.needed();
+        !has_enough && now < *self.openers_until.get_or_insert(now + OPENERS_SPAN)
+    }
+
+    /// Forgets an opener's process that left or is silent. It is asked again if it comes back.
+    pub(super) fn forget_attendant(&mut self, peer: Peer) {
+        self.attendants.remove(&peer);
+        if let Some(asking) = &mut self.asking {
+            asking.asked.remove(&peer);
+            asking.replied.remove(&peer);
         }
     }
 

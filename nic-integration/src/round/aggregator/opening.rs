@@ -22,6 +22,10 @@ impl<A: Application> Aggregator<A> {
         // One that is prepared goes on without those who leave meanwhile.
         let goes_on = was_preparing && self.pending.count() >= usize::from(min_clients);
         if goes_on || self.pending.is_ready(now, clients, min_clients) {
+            if self.waits_for_openers(now) {
+                self.is_preparing = true;
+                return;
+            }
             self.open_with_those_who_fit(now, was_preparing);
         }
         let span = self.config.join_deadline;

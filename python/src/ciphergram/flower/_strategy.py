@@ -48,6 +48,8 @@ from ._records import (
 )
 
 _DAY = 86_400.0
+# Bytes of an opener's prekey that are passed on: its own has 1,304.
+_MOST_PREKEY_BYTES = 4096
 # Seconds that a node has to hand out a sum while others wait for their round.
 _FETCH_SECONDS = 300.0
 
@@ -450,7 +452,9 @@ class Encrypted(Strategy):
     def _note_prekey(self, client: int, content: RecordDict) -> None:
         # Whoever lies about it is one opener less: clients look at the signature.
         told = content.config_records.get(TALK, ConfigRecord()).get(PREKEYS)
-        if client in self._job.openers and isinstance(told, bytes):
+        if not isinstance(told, bytes) or len(told) > _MOST_PREKEY_BYTES:
+            return
+        if client in self._job.openers:
             self._prekeys[self._job.openers.index(client)] = told
 
     def _client_of(self, content: RecordDict) -> int:
