@@ -88,16 +88,7 @@ impl<W: Wire> FederationClient<W> {
         identity: Identity,
         config: PathConfig,
     ) -> Result<Self, Error> {
-        let pipelines = PipelineSet::new(wires, config.sockets(), config.poll)?;
-        let PathConfig { paths, flows, datagram_bytes, .. } = config;
-        let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let node = RoundClient::new(RoundClientConfig {
-            endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
-            addr: server,
-            aggregator: node,
-            contributor: number,
-            seed: *random::bytes::<32>()?,
-        })?;
+        let (pipelines, node) = connect(wires, (server, node), number, identity, config)?;
         Ok(Self { server, number, pipelines, node })
     }
 
@@ -197,6 +188,32 @@ impl<W: Wire> FederationClient<W> {
         };
         Ok(self.pipelines.first.run(&mut self.node, leaving)?)
     }
+}
+
+/// Makes the pipelines and the end of a client, or of an opener, which has no number, of the aggregator at `server`,
+/// which is `node`.
+///
+/// # Errors
+///
+/// The wires', no randomness, no such number of pipelines or paths.
+pub(super) fn connect<W: Wire>(
+    wires: Vec<W>,
+    (server, node): (SocketAddr, NodeId),
+    number: u16,
+    identity: Identity,
+    config: PathConfig,
+) -> Result<(PipelineSet<W>, RoundClient), Error> {
+    let pipelines = PipelineSet::new(wires, config.sockets(), config.poll)?;
+    let PathConfig { paths, flows, datagram_bytes, .. } = config;
+    let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
+    let node = RoundClient::new(RoundClientConfig {
+        endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
+        addr: server,
+        aggregator: node,
+        contributor: number,
+        seed: *random::bytes::<32>()?,
+    })?;
+    Ok((pipelines, node))
 }
 
 /// The phases of a round, as an observer learns of them.

@@ -3,15 +3,15 @@
 use std::{net::SocketAddr, ops::ControlFlow, time::Duration};
 
 use ciphergram_he::{
-    Contributor, Ledger, random,
+    Contributor, Ledger,
     threshold::{OpenRequest, OpenerKey},
 };
 
-use super::{Error, FAREWELL, PathConfig, fresh_endpoint, pipelines::PipelineSet};
+use super::{Error, FAREWELL, PathConfig, client::connect, pipelines::PipelineSet};
 use crate::{
     driver::MAX_SLEEP,
-    proto::{Config, Identity, NodeId, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{RoundClient, RoundClientConfig, RoundClientEvent},
+    proto::{Identity, NodeId, Time, endpoint::DEFAULT_GIVE_UP},
+    round::{RoundClient, RoundClientEvent},
     wire::{PcapFile, Wire},
 };
 
@@ -58,16 +58,7 @@ impl<W: Wire> FederationOpener<W> {
         identity: Identity,
         config: PathConfig,
     ) -> Result<Self, Error> {
-        let pipelines = PipelineSet::new(wires, config.sockets(), config.poll)?;
-        let PathConfig { paths, flows, datagram_bytes, .. } = config;
-        let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let node = RoundClient::new(RoundClientConfig {
-            endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
-            addr: server,
-            aggregator: node,
-            contributor: 0,
-            seed: *random::bytes::<32>()?,
-        })?;
+        let (pipelines, node) = connect(wires, (server, node), 0, identity, config)?;
         Ok(Self { pipelines, node })
     }
 
