@@ -1,7 +1,7 @@
 //! Sums that openers open, over files: keys, jobs, requests and answers, and what is refused.
 
 use crate::support::{
-    place::Place,
+    place::{DEADLINE, Place},
     tensors::{from_file, single, to_file},
 };
 
@@ -113,7 +113,7 @@ fn is_mean_of(place: &Place, out: &str, clients: &[usize]) {
 #[test]
 fn a_round_opens_though_a_client_that_is_an_opener_is_killed() {
     let place = world();
-    let (mut server, address) = place.serve("--deadline 4 --rounds 2");
+    let (mut server, address) = place.serve(&format!("{DEADLINE} --rounds 2"));
     let join =
         |number: usize| place.join_with(&format!("clients/{number}.json"), &address, number, "");
     // It waits for the others, and is gone when the round opens.

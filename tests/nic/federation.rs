@@ -132,7 +132,7 @@ fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
 fn vanished_clients_count_spoolless_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("2.spool");
-    let settings = ServerConfig { round_deadline: Duration::from_secs(4), ..config(3, 2) };
+    let settings = ServerConfig { round_deadline: DEADLINE, ..config(3, 2) };
     let serving = serve(lattice().public(), settings, |_| false);
     let others: Vec<_> =
         (0..2).map(|n| contribute(lattice(), serving.addr, n, VALUES, |_| {})).collect();
@@ -161,7 +161,7 @@ fn vanished_clients_count_spoolless_ones_are_refused() {
 #[test]
 fn sums_of_too_few_are_withheld() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = ServerConfig { round_deadline: Duration::from_secs(3), ..config(3, 3) };
+    let settings = ServerConfig { round_deadline: DEADLINE, ..config(3, 3) };
     let serving = serve(lattice().public(), settings, |_| false);
     let spool = folder.path().join("0.spool");
     let others = [0, 1].map(|n| {
@@ -263,7 +263,7 @@ fn sealed_contributions_bind_clients_that_return() {
         .collect();
     first.thread.join().unwrap();
     assert!(clients.pop().unwrap().join().unwrap().is_err(), "client 2 is dead");
-    let again = ServerConfig { join_deadline: Duration::from_secs(2), ..config(3, 2) };
+    let again = ServerConfig { join_deadline: DEADLINE, ..config(3, 2) };
     let (key, wires) = (lattice().public(), UdpWire::bind_all(addr, 2, 1).unwrap());
     let second = serve_over(wires, key, job(key), again, |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
@@ -277,8 +277,7 @@ fn sealed_contributions_bind_clients_that_return() {
 
 #[test]
 fn clients_still_sealing_get_the_sum() {
-    // Long enough for the others, on 64-bit arithmetic beside other tests.
-    let settings = ServerConfig { round_deadline: Duration::from_secs(4), ..config(3, 2) };
+    let settings = ServerConfig { round_deadline: DEADLINE, ..config(3, 2) };
     let serving = serve(lattice().public(), settings, |_| false);
     let (reported, hears) = mpsc::channel();
     for number in 0..3 {
@@ -288,7 +287,8 @@ fn clients_still_sealing_get_the_sum() {
             let slow = contribute(lattice(), addr, number, VALUES, move |participation| {
                 if number == 2 {
                     // Its second batch comes after the deadline. It holds up no thread of the others.
-                    participation.member.engine = Troubled::new(Duration::from_secs(5), usize::MAX);
+                    participation.member.engine =
+                        Troubled::new(DEADLINE + Duration::from_secs(1), usize::MAX);
                     let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build();
                     participation.member.threads = Some(std::sync::Arc::new(threads.unwrap()));
                 }
@@ -297,7 +297,7 @@ fn clients_still_sealing_get_the_sum() {
         });
     }
     let results: BTreeMap<u16, RoundResult> = (0..3)
-        .map(|_| hears.recv_timeout(Duration::from_secs(20)).expect("a client hangs"))
+        .map(|_| hears.recv_timeout(PATIENCE).expect("a client hangs"))
         .map(|(number, result)| (number, result.unwrap()))
         .collect();
     let counts = check_results(lattice(), &results, &[]);
@@ -583,7 +583,7 @@ fn by_hand<T>(
 
 #[test]
 fn clients_that_die_unready_cost_only_time() {
-    let settings = ServerConfig { round_deadline: Duration::from_secs(1), ..config(3, 2) };
+    let settings = ServerConfig { round_deadline: DEADLINE, ..config(3, 2) };
     let serving = serve(lattice().public(), settings, |_| false);
     let honest: Vec<_> =
         (0..2).map(|n| contribute(lattice(), serving.addr, n, FEW, |_| {})).collect();

@@ -26,7 +26,7 @@ use ciphergram_nic::{
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
-use crate::support::place::{Place, Process};
+use crate::support::place::{DEADLINE, Place, Process};
 use crate::support::tensors::{HALF_STEPS, from_file, is_near, single, to_file, uniform};
 
 /// The client that is killed, and its spool.
@@ -161,7 +161,7 @@ impl Trio {
 fn the_deadline_ends_rounds_over_those_present() {
     let trio = Trio::new(PAILLIER.0, PAILLIER.1);
     let (mut server, address) =
-        trio.place.serve("--clients 3 --min-clients 2 --deadline 5 --by-chunk");
+        trio.place.serve(&format!("--clients 3 --min-clients 2 {DEADLINE} --by-chunk"));
     let begin = Instant::now();
     for survivor in trio.kill_one(&address) {
         let ran = survivor.finish().done();
@@ -169,7 +169,7 @@ fn the_deadline_ends_rounds_over_those_present() {
         assert!(ran.stdout.trim_end().ends_with(" % of chunks"), "{ran:?}");
     }
     let lasted = begin.elapsed();
-    assert!(lasted > Duration::from_secs(5) && lasted < Duration::from_secs(60), "{lasted:?}");
+    assert!(lasted > Duration::from_secs(15), "before the deadline: {lasted:?}");
     assert!(trio.place.read("mean0") == trio.place.read("mean1"));
     let mean = trio.mean(0);
     let (with, all) = (trio.chunks_with_victim(&mean), trio.chunks.count());
@@ -195,8 +195,8 @@ fn the_deadline_ends_rounds_over_those_present() {
 #[test]
 fn incomplete_contributions_of_killed_clients_never_count() {
     let trio = Trio::new(PUBLIC.0, PUBLIC.1);
-    let words = "--clients 3 --min-clients 2 --deadline 8";
-    let (mut server, address) = trio.place.serve(words);
+    let words = format!("--clients 3 --min-clients 2 {DEADLINE}");
+    let (mut server, address) = trio.place.serve(&words);
     for survivor in trio.kill_one(&address) {
         let ran = survivor.finish().done();
         assert!(ran.stdout.trim_end().ends_with("over 2 contributors"), "{ran:?}");
@@ -217,8 +217,9 @@ fn incomplete_contributions_of_killed_clients_never_count() {
 #[test]
 fn the_missing_are_named() {
     let trio = Trio::new(LATTICE.0, LATTICE.1);
-    let serve =
-        "serve --key keys/public.json --clients 3 --min-clients 2 --deadline 5 --by-chunk --listen";
+    let serve = format!(
+        "serve --key keys/public.json --clients 3 --min-clients 2 {DEADLINE} --by-chunk --listen"
+    );
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = trio.place.start(&format!("{serve} {address}"));
     for survivor in trio.kill_one(&address.to_string()) {
@@ -390,7 +391,8 @@ fn leaves_amid(polynomials: i32, more: i32) {
     let (group, all) = (trio.chunks.geometry().group_chunks() as u32, trio.chunks.count());
     assert!(all > group, "two polynomials");
     let count = (polynomials * group as i32 + more) as u32;
-    let (mut server, address) = place.serve("--clients 3 --min-clients 2 --deadline 4 --by-chunk");
+    let (mut server, address) =
+        place.serve(&format!("--clients 3 --min-clients 2 {DEADLINE} --by-chunk"));
     let own = |i| place.join_with(&format!("clients/{i}.json"), &address, i, "");
     let survivors = [0, 1].map(own);
     leaves_after(place, &address, count);

@@ -20,6 +20,10 @@ use tempfile::TempDir;
 /// Longer than anything here takes, shorter than anyone waits.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// A deadline by which every client that lives is through, on a slow machine beside other work too: only those that
+/// were killed miss it.
+pub(crate) const DEADLINE: &str = "--deadline 15";
+
 /// Returns the path of the program under test, which `cargo xtask test` builds.
 pub(crate) fn binary() -> &'static str {
     static BINARY: LazyLock<String> = LazyLock::new(|| built("ciphergram"));

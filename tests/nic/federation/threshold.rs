@@ -125,7 +125,7 @@ fn clients_open_their_sums_together() {
 #[test]
 fn a_client_and_an_opener_vanish_and_the_sum_is_exact() {
     let members = Members::new();
-    let settings = ServerConfig { round_deadline: Duration::from_secs(3), ..config(4, 3) };
+    let settings = ServerConfig { round_deadline: DEADLINE, ..config(4, 3) };
     let serving = members.serve(settings);
     let spool = members.folder.path().join("3.spool");
     let died = members.take_part(serving.addr, 3, true, 1, move |participation| {
@@ -203,7 +203,7 @@ fn openers_that_contribute_nothing_open_what_others_sum() {
 #[test]
 fn without_enough_openers_nobody_opens_the_sum() {
     let members = Members::new();
-    let settings = ServerConfig { round_deadline: Duration::from_secs(2), ..config(4, 3) };
+    let settings = ServerConfig { round_deadline: DEADLINE, ..config(4, 3) };
     let serving = members.serve(settings);
     let clients: Vec<_> =
         (0..4).map(|n| members.take_part(serving.addr, n, n < 2, 1, |_| {})).collect();

@@ -29,6 +29,10 @@ use ciphergram_nic::wire::{UdpWire, Wire};
 /// Longer than anything here takes, shorter than anyone waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A deadline by which every client that lives is through, on a slow machine beside other work too: only those that
+/// died or sleep miss it.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
+
 pub(crate) fn engine() -> Arc<dyn Engine> {
     static ENGINE: OnceLock<Arc<CpuEngine>> = OnceLock::new();
     ENGINE.get_or_init(Arc::default).clone()
