@@ -15,6 +15,7 @@ mod hints;
 mod nodes;
 mod progress;
 mod report;
+mod responder;
 mod signals;
 
 use std::{

@@ -36,7 +36,7 @@ fn serve(place: &Place) -> (Process, String, String) {
 }
 
 /// Returns the numbers of an answer that is as OpenMetrics has it, by name and labels.
-fn numbers(answer: &str) -> BTreeMap<String, f64> {
+pub(crate) fn numbers(answer: &str) -> BTreeMap<String, f64> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,6 +1,8 @@
 //! Sums that openers open, over files: keys, jobs, requests and answers, and what is refused.
 
+use crate::metrics::numbers;
 use crate::support::{
+    http::{ask, get},
     place::{DEADLINE, Place},
     tensors::{from_file, single, to_file},
 };
@@ -155,9 +157,24 @@ fn openers_apart_answer_until_they_are_stopped() {
     );
     let address = server.event("listening")["address"].as_str().unwrap().to_owned();
     let link = format!("--server {address} --server-key {server_node} --identity client.identity");
-    let mut opener =
-        place.start(&format!("opener --key d/identity.json --job job.json {link} --json"));
+    let mut opener = place.start(&format!(
+        "opener --key d/identity.json --job job.json {link} --metrics 127.0.0.1:0 --json"
+    ));
+    let metrics = opener.event("metrics")["address"].as_str().unwrap().to_owned();
     opener.event("attending");
+    for path in ["/healthz", "/readyz"] {
+        let (head, body) = get(&metrics, path);
+        assert!(
+            head.starts_with("HTTP/1.1 200 OK\r\n") && body == "ok\n",
+            "{path}: {head}, {body}"
+        );
+    }
+    assert!(get(&metrics, "/").0.starts_with("HTTP/1.1 404 "));
+    let number = |name: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {metrics}\r\n\r\n");
+        numbers(&ask(&metrics, request.as_bytes()))[&format!("ciphergram_{name}")]
+    };
+    assert_eq!((number("opener_attends"), number("opener_round")), (1.0, -1.0));
     for round in 0..2 {
         let clients = ["a", "b", "c"].into_iter().enumerate().map(|(i, name)| {
             place.start(&format!(
@@ -174,6 +191,8 @@ fn openers_apart_answer_until_they_are_stopped() {
         (0..3).for_each(|i| is_mean_of(&place, &format!("mean{i}"), &[0, 1, 2]));
     }
     server.finish().done();
+    assert_eq!((number("opener_answers_total"), number("opener_refusals_total")), (2.0, 0.0));
+    assert_eq!(number("opener_round"), 1.0);
     opener.signal("TERM");
     let stopped = opener.finish();
     assert_eq!((stopped.code, &*stopped.stderr), (Some(143), "stopped\n"), "{stopped:?}");
@@ -200,8 +219,6 @@ fn members_make_their_identities_themselves() {
     place.fails_with(1, &of("a/member.pub,a/member.pub,b/member.pub", ""), &["there twice"]);
     place.fails_with(1, &of("a/identity.json", ""), &["a/identity.json", "member"]);
     place.fails_with(2, "keygen --member --out e", &["--member"]);
-    let public = "keygen --scheme ckks-sum-threshold --public-encrypt --out e";
-    place.fails_with(2, public, &["--public-encrypt"]);
     place.done(&of(three, "--openers d/member.pub --open 1"));
     let encrypt = |name: &str| {
         format!(

@@ -119,6 +119,9 @@ pub(crate) struct OpenerArgs {
         required_unless_present = "input"
     )]
     pub(crate) server: Option<ServerName>,
+    /// With --server: address of /metrics for Prometheus, /healthz and /readyz over HTTP; best on loopback
+    #[arg(long, value_name = "IP:PORT", requires = "server")]
+    pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) server_key: ServerKeyArg,
     #[command(flatten)]

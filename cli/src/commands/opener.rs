@@ -1,5 +1,7 @@
 //! `ciphergram opener`.
 
+mod pages;
+
 use std::{
     ops::ControlFlow,
     path::Path,
@@ -19,6 +21,7 @@ use serde_json::json;
 
 use crate::{
     args::{OpenerArgs, ServerName, Tune},
+    commands::opener::pages::Pages,
     failure::Failure,
     files::{self, FileKind, OutputFile, named},
     nodes,
@@ -80,6 +83,13 @@ fn serve(
     let keys = nodes::client(nodes, &addresses)?;
     let Tune { paths, split: flows, poll, pipelines } = args.link.tune;
     let paths = PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
+    let pages = args.metrics.map(Pages::start).transpose()?;
+    if let Some(pages) = &pages {
+        let address = pages.address();
+        say(args.report.json, &json!({"event": "metrics", "address": address.to_string()}), || {
+            format!("metrics at http://{address}/metrics")
+        });
+    }
     let stopped_by = Arc::new(OnceLock::new());
     let at_signal = stopped_by.clone();
     signals::take_over(move |signal| at_signal.set(signal).is_ok());
@@ -102,6 +112,9 @@ fn serve(
         let (began, mut is_there) = (Instant::now(), false);
         service.run(opener, &files.ledger, |event| {
             is_there |= event == Some(OpenerEvent::Attending);
+            if let Some(pages) = &pages {
+                pages.follow(event.as_ref());
+            }
             match event {
                 Some(OpenerEvent::Attending) => {
                     tell("attending", format!("opener {place} attends {server}"), json!({}));

@@ -4,7 +4,6 @@ mod control;
 mod live;
 mod metrics;
 mod pages;
-mod responder;
 mod shortage;
 mod status;
 

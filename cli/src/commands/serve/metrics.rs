@@ -1,13 +1,13 @@
 //! The counters of `serve` as OpenMetrics text, which Prometheus reads. Names and numbers of events
 //! only: no key and no node.
 
-use std::fmt::{Display, Write as _};
-
 use ciphergram_nic::{
     federation::Observation,
     proto::{Stats, Traffic},
     round::AggregatorEvent,
 };
+
+use crate::responder::{family, version_family};
 
 /// The upper ends of the histograms' buckets, in seconds.
 const BUCKETS_S: [f64; 12] =
@@ -108,8 +108,7 @@ impl Metrics {
     /// Writes all numbers, with who is here besides.
     pub(super) fn page(&self, present: Presence) -> String {
         let mut page = String::new();
-        let version = concat!("_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
-        family(&mut page, "info", "build", "Version of the program.", [(version.into(), 1)]);
+        version_family(&mut page);
         let round = present.round.map_or(-1, i64::from);
         let gauges = [
             ("round", "Number of the open round, or the last one; -1 before the first.", round),
@@ -128,7 +127,7 @@ impl Metrics {
         for (name, help, value) in self.counters() {
             family(&mut page, "counter", name, help, [("_total".into(), value)]);
         }
-        page + "# EOF\n"
+        page
     }
 
     fn write_phases(&self, page: &mut String) {
@@ -199,25 +198,6 @@ impl Metrics {
             ("openers_answered", "Answers of openers.", openers_answered),
             ("openers_refused", "Openers' refusals to answer, and answers that were none.", openers_refused),
         ]
-    }
-}
-
-/// Writes what is said of one name, and its values by how their names and labels go on.
-fn family(
-    page: &mut String,
-    kind: &str,
-    name: &str,
-    help: &str,
-    values: impl IntoIterator<Item = (String, impl Display)>,
-) {
-    let name = format!("ciphergram_{name}");
-    // Writing to a string does not fail.
-    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    if name.ends_with("_seconds") {
-        let _ = writeln!(page, "# UNIT {name} seconds");
-    }
-    for (rest, value) in values {
-        let _ = writeln!(page, "{name}{rest} {value}");
     }
 }
 

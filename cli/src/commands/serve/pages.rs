@@ -11,11 +11,11 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ciphergram_nic::{federation::Observation, proto::Stats};
 
-use super::{
-    responder::{Page, Responder, lock},
-    status::{Status, Terms},
+use super::status::{Status, Terms};
+use crate::{
+    failure::Failure,
+    responder::{OK, Page, Responder, lock},
 };
-use crate::failure::Failure;
 
 /// The status page: all of it, its style and its script.
 const STATUS_PAGE: &str = include_str!("status.html");
@@ -30,8 +30,7 @@ impl Pages {
     pub(super) fn start(address: SocketAddr, terms: Terms) -> Result<Self, Failure> {
         let status = Arc::new(Mutex::new(Status::new(terms, Instant::now())));
         let (shared, policy) = (status.clone(), content_security_policy());
-        let responder = Responder::start(address, move |path| page(path, &shared, &policy))
-            .map_err(|error| Failure::Work(format!("--metrics {address}: {}", error.kind())))?;
+        let responder = Responder::start(address, move |path| page(path, &shared, &policy))?;
         Ok(Self { status, responder })
     }
 
@@ -63,14 +62,9 @@ impl Pages {
 }
 
 fn page(path: &str, status: &Mutex<Status>, policy: &str) -> Option<Page> {
-    const OK: &str = "200 OK";
     let status = || lock(status).clone();
     let answer =
         |content_type, body| Page { status: OK, content_type, headers: String::new(), body };
-    let verdict = |outcome: Result<(), String>| match outcome {
-        Ok(()) => Page::line(OK, "ok"),
-        Err(reason) => Page::line("503 Service Unavailable", &reason),
-    };
     Some(match path {
         "/" => Page {
             headers: policy.to_owned(),
@@ -79,11 +73,10 @@ fn page(path: &str, status: &Mutex<Status>, policy: &str) -> Option<Page> {
         "/status.json" => answer("application/json", status().to_json(Instant::now()).to_string()),
         "/metrics" => {
             let status = status();
-            let text = status.metrics.page(status.presence());
-            answer("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+            Page::metrics(status.metrics.page(status.presence()))
         }
-        "/healthz" => verdict(status().health(Instant::now())),
-        "/readyz" => verdict(status().readiness(Instant::now())),
+        "/healthz" => Page::verdict(status().health(Instant::now())),
+        "/readyz" => Page::verdict(status().readiness(Instant::now())),
         _ => return None,
     })
 }

@@ -70,7 +70,6 @@ fn each_counter_counts_its_own() {
     let joined = AggregatorEvent::Joined { contributor, peer: Peer::of(node), missing: vec![] };
     status.follow(&Observation::Event(joined), Instant::now());
     let page = metrics.page(status.presence());
-    assert!(page.ends_with("# EOF\n"), "{page}");
     let (buckets, values): (Vec<_>, Vec<_>) = page
         .lines()
         .filter(|line| !line.starts_with('#'))

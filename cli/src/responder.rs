@@ -1,7 +1,8 @@
-//! Answers `GET` and `HEAD` over HTTP/1.1, on threads of its own: one request a connection, each
+//! Answers `GET` and `HEAD` over HTTP/1.1, on threads of its own, for `--metrics`: one request a connection, each
 //! bounded in bytes and in time.
 
 use std::{
+    fmt::{Display, Write as _},
     io::{self, Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -11,6 +12,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use crate::failure::Failure;
 
 /// The longest request, from its first byte to the blank line.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
@@ -25,27 +28,44 @@ const NO_ROOM_SLEEP: Duration = Duration::from_millis(100);
 /// Connections answered at once: a browser opens some that it asks nothing of.
 const THREADS: usize = 8;
 
+/// The status of an answer that is there.
+pub(crate) const OK: &str = "200 OK";
+
 /// The answer to a request that names it.
-pub(super) struct Page {
+pub(crate) struct Page {
     /// The code and its words.
-    pub(super) status: &'static str,
+    pub(crate) status: &'static str,
     /// The type of `body`.
-    pub(super) content_type: &'static str,
+    pub(crate) content_type: &'static str,
     /// Header lines of its own, each with its end.
-    pub(super) headers: String,
-    pub(super) body: String,
+    pub(crate) headers: String,
+    pub(crate) body: String,
 }
 
 impl Page {
+    /// Returns numbers as OpenMetrics text, which Prometheus reads.
+    pub(crate) fn metrics(families: String) -> Self {
+        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        Self { status: OK, content_type, headers: String::new(), body: families + "# EOF\n" }
+    }
+
+    /// Returns whether something is as it should be, or the reason why not.
+    pub(crate) fn verdict(outcome: Result<(), String>) -> Self {
+        match outcome {
+            Ok(()) => Self::line(OK, "ok"),
+            Err(reason) => Self::line("503 Service Unavailable", &reason),
+        }
+    }
+
     /// Returns a line of text.
-    pub(super) fn line(status: &'static str, line: &str) -> Self {
+    pub(crate) fn line(status: &'static str, line: &str) -> Self {
         let content_type = "text/plain; charset=utf-8";
         Self { status, content_type, headers: String::new(), body: format!("{line}\n") }
     }
 }
 
 /// Threads that answer requests.
-pub(super) struct Responder {
+pub(crate) struct Responder {
     address: SocketAddr,
     state: Arc<ConnectionState>,
 }
@@ -61,8 +81,16 @@ struct ConnectionState {
 }
 
 impl Responder {
-    /// Listens at `address`, and answers a path with the page that `pages` has for it.
-    pub(super) fn start(
+    /// Listens at `address`, which `--metrics` names, and answers a path with the page that `pages` has for it.
+    pub(crate) fn start(
+        address: SocketAddr,
+        pages: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        Self::listen(address, pages)
+            .map_err(|error| Failure::Work(format!("--metrics {address}: {}", error.kind())))
+    }
+
+    fn listen(
         address: SocketAddr,
         pages: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -82,19 +110,44 @@ impl Responder {
 
     /// Returns the address it listens at, with the port that the system chose if none was asked
     /// for.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Ends after the answers in progress.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         self.state.over.store(true, Ordering::SeqCst);
         drop(self.state.answering.write());
     }
 }
 
+/// Writes what is said of one name as OpenMetrics text, and its values by how their names and labels go on.
+pub(crate) fn family(
+    page: &mut String,
+    kind: &str,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (String, impl Display)>,
+) {
+    let name = format!("ciphergram_{name}");
+    // Writing to a string does not fail.
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    if name.ends_with("_seconds") {
+        let _ = writeln!(page, "# UNIT {name} seconds");
+    }
+    for (rest, value) in values {
+        let _ = writeln!(page, "{name}{rest} {value}");
+    }
+}
+
+/// Writes the version of the program.
+pub(crate) fn version_family(page: &mut String) {
+    let version = concat!("_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
+    family(page, "info", "build", "Version of the program.", [(version.into(), 1)]);
+}
+
 /// Locks a mutex, poisoned or not: nothing behind it could be left halfway by a panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
