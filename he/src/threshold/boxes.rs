@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     Error,
-    bytes::{Reader, Writer},
+    bytes::{Reader, Writer, to_bytes},
     contributors::Contributor,
     error::FrameError,
+    random,
 };
 
 const PURPOSE: &str = "ciphergram 2026 contribution";
@@ -54,12 +55,13 @@ pub(super) struct ShareBox {
 }
 
 impl KeyMessage {
-    /// Seals the shares of a secret, and signs them with what was uploaded.
+    /// Seals the shares of a secret, and signs them with what was uploaded. Openers whose prekeys are `over` get boxes
+    /// that nobody opens.
     ///
     /// # Errors
     /// [`Error::Opener`]: the prekey of an opener is none.
     pub(super) fn seal(
-        (identity, prekeys): (&Identity, &[Prekey]),
+        (identity, prekeys, over): (&Identity, &[Prekey], &[usize]),
         (statement, contributor): (&[u8; 32], &Contributor),
         (secret, sharing): (&OneTimeSecret, &Sharing),
         upload: [u8; 32],
@@ -70,8 +72,12 @@ impl KeyMessage {
                 Some(seed) => Zeroizing::new(seed.to_vec()),
                 None => sharing.pack(&shared.polynomials.share(opener)),
             };
-            let context = context(statement, contributor, opener);
-            ShareBox::seal(prekey, &shared.box_randomness(opener), &context, &message)
+            let (randomness, context) =
+                (shared.box_randomness(opener), context(statement, contributor, opener));
+            if over.contains(&opener) {
+                return Ok(ShareBox::closed(prekey, &randomness, message.len()));
+            }
+            ShareBox::seal(prekey, &randomness, &context, &message)
                 .map_err(|error| Error::Opener { opener, why: error.to_string() })
         });
         let boxes = boxes.collect::<Result<Vec<_>, _>>()?;
@@ -221,6 +227,15 @@ impl ShareBox {
         let (kem, key) = prekey.encapsulate(randomness)?;
         let sealed = sealing::seal(&key, context, message);
         Ok(Self { counter: prekey.counter(), kem, sealed })
+    }
+
+    /// Returns a box of noise, as long as one with a message of this length.
+    fn closed(prekey: &Prekey, randomness: &[u8; 32], length: usize) -> Self {
+        let bytes = KEM_BYTES + length + SEAL_BYTES;
+        let noise = to_bytes(&random::keystream(randomness, bytes.div_ceil(8)));
+        let mut kem = Box::new([0; KEM_BYTES]);
+        kem.copy_from_slice(&noise[..KEM_BYTES]);
+        Self { counter: prekey.counter(), kem, sealed: noise[KEM_BYTES..bytes].to_vec() }
     }
 
     /// Opens the share of an opener, by the key of the answer that is made.

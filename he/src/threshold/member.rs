@@ -90,23 +90,18 @@ impl MemberKey {
         }
     }
 
-    /// Begins a contribution.
+    /// Begins a contribution. An opener whose prekey is over gets no share, as if it were silent.
     ///
     /// # Errors
-    /// [`Error::Opener`]: the prekey of an opener is over; the update cannot be read; the engine's.
+    /// [`Error::Opener`]: the prekeys of more openers are over than may be silent; the update cannot be read; the
+    /// engine's.
     pub(crate) fn begin(
         &self,
         terms: &Terms<'_>,
         contributor: &Contributor,
         update: &Quantised,
     ) -> Result<(Box<dyn UpdateEncryptor>, KeySealer), Error> {
-        let now = prekey::now()?;
-        for (opener, (known, prekey)) in
-            self.openers.openers().iter().zip(self.prekeys()).enumerate()
-        {
-            let checked = prekey.check(&known.id, now);
-            checked.map_err(|why| Error::Opener { opener, why: why.into() })?;
-        }
+        let over = self.openers.over(self.prekeys(), prekey::now()?)?;
         let parameters = self.public.parameters();
         let (sharing, rlwe) = self.openers.sharing(parameters, update.count())?;
         let statement = terms.openers_statement();
@@ -119,6 +114,7 @@ impl MemberKey {
             contributor: *contributor,
             secret,
             sharing,
+            over,
             upload: blake3::Hasher::new(),
         };
         Ok((encryptor, sealer))
@@ -137,6 +133,8 @@ pub(crate) struct KeySealer {
     contributor: Contributor,
     secret: OneTimeSecret,
     sharing: Sharing,
+    /// The openers whose prekeys are over.
+    over: Vec<usize>,
     upload: blake3::Hasher,
 }
 
@@ -163,7 +161,7 @@ impl KeySealer {
     pub(crate) fn seal(&self) -> Result<KeyMessage, Error> {
         let upload = *self.upload.finalize().as_bytes();
         let of = (&self.statement, &self.contributor);
-        let own = (self.member.identity(), self.member.prekeys());
+        let own = (self.member.identity(), self.member.prekeys(), &self.over[..]);
         KeyMessage::seal(own, of, (&self.secret, &self.sharing), upload)
     }
 }

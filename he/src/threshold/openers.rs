@@ -176,6 +176,23 @@ impl Openers {
         checked.map_err(|why| Error::Opener { opener, why: why.into() })
     }
 
+    /// Returns the openers whose prekeys nobody uses from `now` on.
+    ///
+    /// # Errors
+    /// [`Error::Opener`]: they are more than may be silent.
+    pub(super) fn over(&self, prekeys: &[Prekey], now: u64) -> Result<Vec<usize>, Error> {
+        let known = self.openers.iter().zip(prekeys).enumerate();
+        let over: Vec<_> = known
+            .filter_map(|(opener, (known, prekey))| {
+                Some((opener, prekey.check(&known.id, now).err()?))
+            })
+            .collect();
+        match over.get(usize::from(self.quorum.silent())) {
+            Some(&(opener, why)) => Err(Error::Opener { opener, why: why.into() }),
+            None => Ok(over.into_iter().map(|(opener, _)| opener).collect()),
+        }
+    }
+
     /// Finds the client that an identity is.
     ///
     /// # Errors
@@ -273,5 +290,61 @@ impl Prekeys {
     #[must_use]
     pub fn latest(&self) -> &[Prekey] {
         &self.latest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threshold::{
+        boxes::{KeyMessage, ShareBox},
+        one_time::OneTimeSecret,
+        prekey::PrekeyChain,
+    };
+    use crate::{
+        Contributor, Seed,
+        params::{Literal, Scheme},
+    };
+
+    /// Of four openers, three of whom open a sum, one may lack a prekey: its box opens for nobody, and the others' do.
+    #[test]
+    fn openers_whose_prekeys_are_over_are_silent() {
+        let identities: Vec<_> = (0..4).map(|_| Identity::generate().unwrap()).collect();
+        let chains: Vec<_> = (0..4).map(|_| PrekeyChain::in_memory().unwrap()).collect();
+        let prekey = |opener: usize, expires| chains[opener].until(&identities[opener], expires);
+        let ids = identities.iter().enumerate();
+        let ids = ids.map(|(i, own)| OpenerId { id: own.id(), prekey: prekey(i, 10) });
+        let members = identities.iter().map(Identity::id).collect();
+        let quorum = Quorum::new(4, Some(3)).unwrap();
+        let openers = Openers::new(quorum, ids.collect(), members).unwrap();
+        let ending = |ends: [u64; 4]| [0, 1, 2, 3].map(|opener| prekey(opener, ends[opener]));
+        assert_eq!(openers.over(&ending([11, 11, 11, 11]), 10), Ok(vec![]));
+        assert_eq!(openers.over(&ending([11, 11, 10, 11]), 10), Ok(vec![2]));
+        let two = openers.over(&ending([11, 9, 10, 11]), 10);
+        let why = "its prekey has expired".into();
+        assert_eq!(two, Err(Error::Opener { opener: 2, why }));
+
+        let literal = Literal { scheme: Scheme::CkksSumThreshold, clients: 4, bits: 16 };
+        let parameters = Parameters::new(literal).unwrap();
+        let (sharing, rlwe) = openers.sharing(&parameters, 0).unwrap();
+        let (statement, prekeys) = ([7; 32], ending([11, 11, 10, 11]));
+        let contributor = Contributor { number: 1, seed: Seed::draw().unwrap() };
+        let secret =
+            OneTimeSecret::derive(&identities[1], &statement, &contributor.seed, &[3; 32], rlwe);
+        let secret = secret.unwrap();
+        let of = (&statement, &contributor);
+        let seal = |over: &[usize]| {
+            KeyMessage::seal((&identities[1], &prekeys, over), of, (&secret, &sharing), [9; 32])
+        };
+        let (message, all) = (seal(&[2]).unwrap(), seal(&[]).unwrap());
+        assert_eq!(message.len(), all.len());
+        assert_eq!(message, seal(&[2]).unwrap(), "a restart sends the same");
+        assert_eq!(message.check(&openers, of), Ok(()));
+        let hashes: Vec<_> = message.boxes.iter().map(ShareBox::hash).collect();
+        for (opener, chain) in chains.iter().enumerate() {
+            let own = (&identities[1].id(), &message.boxes[opener], &hashes[..]);
+            let opened = message.signed.open(own, of, (&chain.key(), &sharing, opener));
+            assert_eq!(opened.is_ok(), opener != 2, "opener {opener}");
+        }
     }
 }

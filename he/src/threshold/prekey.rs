@@ -241,13 +241,16 @@ impl PrekeyChain {
     /// # Errors
     /// The clock stands before 1970.
     pub fn prekey(&self, identity: &Identity) -> Result<Prekey, Error> {
+        Ok(self.until(identity, now()? + LIFETIME))
+    }
+
+    pub(super) fn until(&self, identity: &Identity, expires: u64) -> Prekey {
         let key =
             Box::new(x_wing::Decapsulator::encapsulation_key(&self.secret()).to_bytes().into());
-        let expires = now()? + LIFETIME;
         let mut prekey =
             Prekey { counter: self.counter, expires, key, signature: [0; SIGNATURE_BYTES] };
         prekey.signature = identity.sign(PURPOSE, &prekey.digest());
-        Ok(prekey)
+        prekey
     }
 
     /// Returns the key of the next answer.

@@ -64,7 +64,7 @@ impl SumSecret {
         sum.check(public, job)?;
         let set = sum.sets.first().ok_or(Error::NothingToSum)?;
         if let Some(chunk) = sum.sets.iter().position(|other| other != set) {
-            return Err(Error::MixedContributors { start: chunk as u32, end: chunk as u32 + 1 });
+            return Err(Error::MixedContributors { chunk: chunk as u32 });
         }
         let mut contributors: Vec<_> = set.iter().map(|index| sum.contributors[index]).collect();
         contributors.sort_unstable_by_key(|contributor| contributor.number);
