@@ -247,10 +247,9 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
             ("BadFrame", facts.text("found", found).text("expected", expected))
         }
         E::Frame(_) | E::Format { .. } => ("BadFrame", facts),
-        E::Ciphertext { chunk, .. } | E::Empty { chunk } => {
+        E::Ciphertext { chunk, .. } | E::Empty { chunk } | E::MixedContributors { chunk } => {
             ("BadCiphertext", facts.count("chunk", *chunk))
         }
-        E::MixedContributors { start, .. } => ("BadCiphertext", facts.count("chunk", *start)),
         E::NotTheirs { contributors } => {
             ("SumMismatch", facts.count("contributors", *contributors))
         }
@@ -275,7 +274,6 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::SecondSum { round } => ("SecondSum", facts.count("round", *round)),
         E::RoundSpent { round } => ("RoundSpent", facts.count("round", *round)),
         E::DifferentSums { round } => ("DifferentSums", facts.count("round", *round)),
-        E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
         E::WithoutTfhe | E::NoRangesSecret | E::NoRangesKey => ("NoRangesKey", facts),
         E::Exists { path } => ("Exists", facts.text("path", path.display())),
         E::Io { why } | E::Ledger { why } => match os_code(why) {

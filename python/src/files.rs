@@ -119,8 +119,8 @@ fn record(secret: &Holder, clients: &Bound<'_, PyTuple>, folder: &Path) -> Resul
 /// Makes a key, and a job under it.
 ///
 /// Args:
-///     scheme: "ckks-sum", whose clients share the secret key; "ckks-sum-public" or "paillier-3072", whose clients
-///         have keys of their own that open nothing; "paillier-2048" or "paillier-4096".
+///     scheme: "ckks-sum", whose clients share the secret key; "paillier-3072", "paillier-2048" or "paillier-4096",
+///         whose clients have keys of their own that open nothing.
 ///     clients: The most contributors of a sum.
 ///     bits: The bits of a quantised value, from 8 to 24.
 ///     min_clients, max_weight, max_range, ranges, levels, agree_every, clip_norm: As of `Job`; for `ranges` the key

@@ -17,7 +17,7 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
             "say max_weight=, the largest of any client, of the job and here, or scale the weights of all clients alike"
         }
         E::KeyKind { found: "levelled", .. } => "make one with keygen(\"ckks-sum\")",
-        E::KeyKind { found: "ckks-sum", .. } => "keygen(\"ckks-sum-public\") makes one",
+        E::KeyKind { found: "ckks-sum", .. } => "keygen(\"paillier-3072\") makes one",
         E::NoSumKey => "make it one with `ciphergram keygen --upgrade`",
         E::NoNumber => "give its number with client=, or number= of Client",
         E::Ledger { .. } => "name another place with load_keys(ledger=), or CIPHERGRAM_LEDGER",

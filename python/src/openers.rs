@@ -82,14 +82,16 @@ impl PyMember {
     /// Learns prekeys that openers told, for contributions from now on. Those that are none of theirs are left aside.
     ///
     /// Args:
-    ///     prekeys: Bytes of `prekey`, by the openers' places; empty ones are not known.
+    ///     prekeys: Bytes of `prekey`, of any openers.
     ///     job: The job; None for the member's own.
     #[pyo3(signature = (prekeys, *, job=None))]
     fn learn(&self, prekeys: Vec<Vec<u8>>, job: Option<&PyJob>) -> Result<()> {
         let job = self.0.job(job)?;
-        let told: Vec<_> = prekeys.iter().map(|prekey| Prekey::from_bytes(prekey).ok()).collect();
-        let told =
-            (0..u8::MAX).zip(&told).filter_map(|(opener, prekey)| Some((opener, prekey.as_ref()?)));
+        let told: Vec<_> =
+            prekeys.iter().filter_map(|prekey| Prekey::from_bytes(prekey).ok()).collect();
+        // Whose each is shows in its signature.
+        let openers = 0..job.openers()?.openers().len() as u8;
+        let told = openers.flat_map(|opener| told.iter().map(move |prekey| (opener, prekey)));
         self.0.act(None, &job, "cpu", |member| Ok(member.learn(told)?))
     }
 }

@@ -26,9 +26,10 @@ def recipe(rounds: int, keys: Path | None) -> NumpyFedAvgRecipe:
         aggregator=public,
     )
     if keys is not None:
-        job.add_client_input_filter(cg.flare.Decrypt(str(keys / "secret.json")), tasks=["train"])
+        # All sites of a simulation have the folder of all members, of which each takes its own file.
+        job.add_client_input_filter(cg.flare.Decrypt(str(keys)), tasks=["train"])
         job.add_client_output_filter(
-            cg.flare.Encrypt(str(keys / "secret.json"), max_weight=600, ranges=4.0), tasks=["train"]
+            cg.flare.Encrypt(str(keys), max_weight=600, ranges=4.0), tasks=["train"]
         )
     return job
 
@@ -49,7 +50,7 @@ def main() -> None:
     chosen = options.parse_args()
     keys = None if chosen.plain else chosen.keys.resolve()
     if keys is not None and not keys.exists():
-        cg.keygen("ckks-sum", clients=3, min_clients=3).save(keys)
+        cg.keygen_members(keys, clients=3, min_clients=3)
     recipe(chosen.rounds, keys).run(
         SimEnv(num_clients=3, workspace_root=str(chosen.workspace.resolve()))
     )

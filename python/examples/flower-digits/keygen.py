@@ -1,4 +1,4 @@
-"""Make the keys: one folder, of which nodes get `secret.json` and `job.json`, and the server `public.json` and the job.
+"""Make identities of four clients, any three of whom open a sum together, their job and the server's key.
 
 Run as ``python keygen.py keys``.
 """
@@ -10,4 +10,4 @@ import sys
 import ciphergram as cg
 
 if __name__ == "__main__":
-    cg.keygen("ckks-sum", clients=10, bits=20, min_clients=3).save(sys.argv[1])
+    cg.keygen_members(sys.argv[1], clients=4, bits=20)

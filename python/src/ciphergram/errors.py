@@ -148,10 +148,6 @@ class DifferentSums(CiphergramError):
     """Clients of a round who opened different sums of an earlier one. Field: ``round``."""
 
 
-class KeySpent(CiphergramError):
-    """A key under which too many sums did not open. Field: ``failures``."""
-
-
 class TooFew(CiphergramError):
     """A sum of fewer than the job demands, or ranges of fewer than their rank. Fields: ``found``, ``min_clients``."""
 

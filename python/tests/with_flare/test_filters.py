@@ -25,7 +25,8 @@ from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import ciphergram as cg
-from ciphergram.flare import CONTRIBUTION, SUM, Aggregator, Decrypt, Encrypt
+from ciphergram.flare import Aggregator, Decrypt, Encrypt
+from ciphergram.flare._sites import CONTRIBUTION, SUM
 
 LARGEST_WEIGHT = 40
 STEPS = 2**15 - 1
@@ -55,9 +56,12 @@ class Site:
         settings: dict[str, Any] = {"ranges": 4.0, "max_weight": LARGEST_WEIGHT, "first_round": 10}
         self.encrypt = Encrypt(key, **(settings | options))
 
+    def context(self) -> FLContext:
+        return context(self.name)
+
     def task(self, model: Model, meta: Model, round: int) -> tuple[Model, FLContext]:
         """Returns what the trainer is given."""
-        fl_ctx = context(self.name)
+        fl_ctx = self.context()
         task = DXO(DataKind.WEIGHTS, data=copy.deepcopy(model), meta=dict(meta)).to_shareable()
         task.set_header(AppConstants.CURRENT_ROUND, round)
         return FLModelUtils.from_shareable(self.decrypt.process(task, fl_ctx)).params, fl_ctx

@@ -70,7 +70,7 @@ def test_three_steps(keys: cg.Keys, ranges_key: cg.RangesKey) -> None:
 
 
 def test_clients_with_keys_of_their_own_agree() -> None:
-    keys = cg.keygen("ckks-sum-public", clients=3, max_range=8.0, ranges="agree:median", levels=8)
+    keys = cg.keygen("paillier-2048", clients=3, max_range=8.0, ranges="agree:median", levels=8)
     own = [cg.ranges({"w": np.full(4, 2.0**n)}, private=key) for n, key in enumerate(keys.clients)]
     agreed = cg.merge_ranges(own, ranges_key=keys.ranges_key())
     assert all(cg.open_ranges(agreed, key)["w"] == 2.0 for key in keys.clients)

@@ -6,7 +6,7 @@ Two lines change in an app::
     strategy = cg.flower.Encrypted(FedAvg(...), key="keys/public.json", min_clients=3)
 
 The mod is the first in the list, so that mods of differential privacy work on plain arrays. A node says which key is
-its own by ``--node-config 'ciphergram-key="keys/secret.json" ciphergram-client=0'``; `mod` has the rest.
+its own by ``--node-config 'ciphergram-key="keys/clients/0.json"'``; `mod` has the rest.
 
 What travels: ciphertexts, the names, types and shapes of tensors, their ranges in powers of two, metrics, and in
 round 1 the initial model, which is public unless it is `initial` of a file that a key holder wrote by `seal`. The

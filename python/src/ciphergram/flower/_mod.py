@@ -24,6 +24,8 @@ from flwr.clientapp.typing import ClientAppCallable
 
 import ciphergram as cg
 
+from .._answers import answer as answer_of
+from .._answers import decrypt, learn, opening_key, own_file, prekey
 from .._rounds import next_ranges
 from ..errors import (
     BadFrame,
@@ -36,7 +38,7 @@ from ..errors import (
     RoundOver,
     WeightError,
 )
-from ._models import decrypt, join, opening_key, sealed_sum
+from ._models import join, sealed_sum
 from ._records import (
     ANNOUNCEMENT,
     ANSWER,
@@ -154,10 +156,8 @@ class _Client:
         number = context.node_config.get(
             "ciphergram-client", context.node_config.get("partition-id")
         )
-        own = Path(path, "clients", f"{number}.json")
-        if own.is_file():
-            # A simulation gives all nodes one path: the folder of all members.
-            path = str(own)
+        # A simulation gives all nodes one path: the folder of all members.
+        path = str(own_file(Path(path), number))
         key = opening_key(path)
         if isinstance(key, cg.Member) and number is None:
             number = key.number
@@ -179,14 +179,13 @@ class _Client:
         told = message.content.config_records.get(PREKEYS, asked).get(PREKEYS)
         if PREKEYS in message.content:
             message.content = RecordDict({n: r for n, r in message.content.items() if n != PREKEYS})
-        if isinstance(self.key, cg.Member) and isinstance(told, list):
-            self.key.learn([prekey for prekey in told if isinstance(prekey, bytes)], job=self.job)
+        learn(self.key, told, self.job)
 
     def _talk(self) -> ConfigRecord:
         talk = ConfigRecord({"client": self.number})
-        prekey = self.key.prekey(job=self.job) if isinstance(self.key, cg.Member) else None
-        if prekey is not None:
-            talk[PREKEYS] = prekey
+        own = prekey(self.key, self.job)
+        if own is not None:
+            talk[PREKEYS] = own
         return talk
 
     def open(self, message: Message, *, training: bool) -> cg.Opened | None:
@@ -378,9 +377,7 @@ class _Client:
         return Message(content, reply_to=message)
 
     def _as_opener(self, request: object) -> Array:
-        if not isinstance(self.key, cg.Member) or not isinstance(request, bytes):
-            raise BadFrame("the server asks for an opener's answer, and no opener is here")
-        return wrap(self.key.answer(request, job=self.job), ANSWER)
+        return wrap(answer_of(self.key, request, self.job), ANSWER)
 
     def _who(self) -> dict[str, int]:
         # A member's key has its number.

@@ -11,8 +11,9 @@ from flwr.app import Array, ArrayRecord
 
 import ciphergram as cg
 
+from .._answers import decrypt, opening_key, unpack
 from ..errors import BadFrame, KeyKind, LayoutError, NoJob, NoRangesKey
-from ._records import SEALED, SUM, is_integer, parted, replaced, split, tensors, to_numpy, wrap
+from ._records import SEALED, SUM, is_integer, replaced, split, tensors, to_numpy, wrap
 
 StrPath = str | os.PathLike[str]
 
@@ -60,31 +61,6 @@ def open(arrays: ArrayRecord | StrPath, key: Any, *, job: Any = None) -> ArrayRe
 def join(opened: cg.Opened, integers: dict[str, Array]) -> ArrayRecord:
     """Join what was opened and the tensors of whole numbers to a model's record."""
     return replaced({**integers, **{name: Array(values) for name, values in opened.items()}})
-
-
-def decrypt(key: cg.SecretKey | cg.Member, data: bytes, job: Any) -> cg.Opened:
-    """Open a sum, by the answers of openers that are with it if it opens by such."""
-    sealed, answers = parted(data)
-    total = cg.loads(sealed)
-    if isinstance(key, cg.Member):
-        return key.decrypt(total, answers, job=job)
-    return key.decrypt(total, job=job)
-
-
-def opening_key(key: Any) -> cg.SecretKey | cg.Member:
-    """Return a key that seals and opens, given as one or as the path of its file.
-
-    Raises:
-        KeyKind: It is a public or a client's key.
-    """
-    if isinstance(key, str | os.PathLike):
-        key = cg.load_keys(key)
-    if not isinstance(key, cg.SecretKey | cg.Member):
-        raise KeyKind(
-            f"a {type(key).__name__} opens no sums, and every round begins with the last one's: give a secret key, or "
-            "a member's"
-        )
-    return key
 
 
 def job_of(job: Any, key: cg.PublicKey | cg.SecretKey | cg.Member) -> cg.Job:
@@ -188,7 +164,7 @@ def initial(path: StrPath) -> ArrayRecord:
         data = entries.pop(SEALED).tobytes()
     except (ValueError, KeyError, EOFError, AttributeError) as error:
         raise BadFrame(f"{os.fspath(path)} holds no sealed model: {error}") from None
-    if not isinstance(cg.loads(parted(data)[0]), cg.Sum):
+    if not isinstance(cg.loads(unpack(data)[0]), cg.Sum):
         raise BadFrame(f"{os.fspath(path)} holds no sum")
     integers = {name: Array(values) for name, values in entries.items()}
     record = ArrayRecord({SEALED: wrap(data, SUM), **integers})

@@ -27,9 +27,6 @@ ANSWER = "ciphergram.answer/1"
 # The record of openers' prekeys in messages to clients, and their name in it and in what the two talk by.
 PREKEYS = "ciphergram.prekeys"
 
-# What the bytes of a sum with openers' answers begin with: no frame does.
-_ANSWERED = b"CGANSWER"
-
 # The name of a ciphertext in its record, and of the record that the mod and the strategy talk by.
 SEALED = "ciphergram"
 TALK = "ciphergram"
@@ -55,33 +52,6 @@ def wrap(data: Any, stype: str) -> Array:
 
 class OpenerAnswer(bytes):
     """What an opener answered to a request."""
-
-
-def wrap_sum(total: Any, answers: list[bytes]) -> Array:
-    """Wrap a sum, with the answers of openers before it if it opens by such."""
-    if not answers:
-        return wrap(total, SUM)
-    each = (len(answer).to_bytes(4, "little") + answer for answer in answers)
-    return wrap(_ANSWERED + bytes([len(answers)]) + b"".join(each) + bytes(total), SUM)
-
-
-def parted(data: bytes) -> tuple[bytes, list[bytes]]:
-    """Return the sum that `wrap_sum` wrapped, and the answers.
-
-    Raises:
-        BadFrame: It is cut.
-    """
-    if not data.startswith(_ANSWERED):
-        return data, []
-    at, answers = len(_ANSWERED), []
-    count, at = data[at : at + 1], at + 1
-    for _ in range(int.from_bytes(count, "little")):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "little")
-        if end > len(data):
-            raise BadFrame("the answers of openers are cut")
-        answers.append(data[at + 4 : end])
-        at = end
-    return data[at:], answers
 
 
 class SumName(NamedTuple):

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 import ciphergram as cg
 
+from .._answers import Prekeys, check_openers, opener_requests, pack
 from ..errors import (
     BadFrame,
     CiphergramError,
@@ -44,12 +45,9 @@ from ._records import (
     split,
     sum_name,
     wrap,
-    wrap_sum,
 )
 
 _DAY = 86_400.0
-# Bytes of an opener's prekey that are passed on: its own has 1,304.
-_MOST_PREKEY_BYTES = 4096
 # Seconds that a node has to hand out a sum while others wait for their round.
 _FETCH_SECONDS = 300.0
 
@@ -126,6 +124,7 @@ class Encrypted(Strategy):
         self.strategy = strategy
         self._public = _public_key(key)
         self._job = job_of(job, self._public)
+        check_openers(self._job)
         self._ranges_key = ranges_key_of(ranges_key, key, self._job)
         self._engine = engine
         least = self._job.min_clients
@@ -144,8 +143,7 @@ class Encrypted(Strategy):
         self._began, self._summed = False, False
         self._integers: dict[str, Any] = {}
         self._nodes: dict[int, int] = {}
-        # Of each opener, by its place, the latest prekey that it told.
-        self._prekeys = [b""] * len(self._job.openers)
+        self._prekeys: Prekeys[int] = Prekeys()
         # What is sent to clients, and what was before it; the nodes that the last sum is of.
         self._sent: ArrayRecord | None = None
         self._before: ArrayRecord | None = None
@@ -223,8 +221,8 @@ class Encrypted(Strategy):
             self._before, self._sent = self._sent, arrays
         made = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._began = self._began or bool(made)
-        if any(self._prekeys):
-            prekeys = ConfigRecord({PREKEYS: list(self._prekeys)})
+        if self._prekeys:
+            prekeys = ConfigRecord({PREKEYS: list(self._prekeys.values())})
             for message in made:
                 message.content = RecordDict({**message.content, PREKEYS: prekeys})
         if self._datagrams is not None and made:
@@ -374,8 +372,8 @@ class Encrypted(Strategy):
             LOG.warning("ciphergram: client %d cannot take part: %s", client, why)
         nodes = [a.node for a in announced if a.client in terms.participants]
         talk = ConfigRecord({"terms": bytes(terms)})
-        if any(self._prekeys):
-            talk[PREKEYS] = list(self._prekeys)
+        if self._prekeys:
+            talk[PREKEYS] = list(self._prekeys.values())
         return self._ask(nodes, talk, cg.Contribution)
 
     def _ask(
@@ -413,7 +411,7 @@ class Encrypted(Strategy):
             try:
                 answer = self._read(node, reply.content)
                 self._bind(answer, {other.client for other in answers})
-                self._note_prekey(answer.client, reply.content)
+                self._prekeys.note(node, reply.content.config_records.get(TALK, ConfigRecord()).get(PREKEYS))
             except CiphergramError as error:
                 _drop(node, str(error))
                 continue
@@ -448,14 +446,6 @@ class Encrypted(Strategy):
         if self._datagrams is not None and named is not None:
             return _Answer(node, client, named, metrics)
         raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
-
-    def _note_prekey(self, client: int, content: RecordDict) -> None:
-        # Whoever lies about it is one opener less: clients look at the signature.
-        told = content.config_records.get(TALK, ConfigRecord()).get(PREKEYS)
-        if not isinstance(told, bytes) or len(told) > _MOST_PREKEY_BYTES:
-            return
-        if client in self._job.openers:
-            self._prekeys[self._job.openers.index(client)] = told
 
     def _client_of(self, content: RecordDict) -> int:
         client = content.config_records.get(TALK, ConfigRecord()).get("client")
@@ -510,19 +500,12 @@ class Encrypted(Strategy):
             text = "ciphergram: nobody opens the sum: %d of %d openers answered"
             LOG.error(text, len(opening), self._job.open)
             return None, []
-        return wrap_sum(summing.finish(), opening), added
+        return wrap(pack(summing.finish(), opening), SUM), added
 
     def _ask_openers(self, summing: cg.Summing) -> list[bytes]:
         """Return what openers, who are clients as well, answer about a sum; nothing where a key opens it."""
-        nodes = {client: node for node, client in self._nodes.items()}
-        asked = {
-            nodes[client]: ConfigRecord({"request": request})
-            for client, request in zip(self._job.openers, summing.requests(), strict=False)
-            if client in nodes
-        }
-        if len(asked) < self._job.open:
-            # Whoever answers in vain has one answer less for the round.
-            return []
+        requests = opener_requests(summing, self._job, self._nodes)
+        asked = {node: ConfigRecord({"request": request}) for node, request in requests.items()}
         found: dict[int, bytes] = {}
         for answer in self._ask_each(asked, OpenerAnswer):
             try:
