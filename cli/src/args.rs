@@ -214,8 +214,8 @@ fn engine_name() -> impl TypedValueParser<Value = Choice> {
 /// The choices that a parameter set is derived from.
 #[derive(Args)]
 pub(crate) struct Set {
-    /// ckks-sum, ckks-sum-threshold, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096, for sums;
-    /// ckks-4096x1, ckks-4096x2, ckks-8192x7 or ckks-16384x14, for vectors to compute with, by slots and levels
+    /// ckks-sum, ckks-sum-threshold, paillier-2048, paillier-3072 or paillier-4096, for sums; ckks-4096x1,
+    /// ckks-4096x2, ckks-8192x7 or ckks-16384x14, for vectors to compute with, by slots and levels
     #[arg(long, default_value = "ckks-sum", value_parser = any_scheme)]
     pub(crate) scheme: AnyScheme,
     /// Most clients that a sum will ever have, 1 to 1024: fields get headroom for them [default: 64]
@@ -224,26 +224,17 @@ pub(crate) struct Set {
     /// Bits of a quantised value, 8 to 24 [default: 16]
     #[arg(long)]
     bits: Option<u32>,
-    /// Make the public key encrypt, for clients without the secret key: ckks-sum-public in place of
-    /// ckks-sum; Paillier keys always can
-    #[arg(long)]
-    public_encrypt: bool,
 }
 
 impl Set {
     /// Returns the literal of a set of this scheme.
     pub(crate) fn literal(&self, scheme: Scheme) -> Literal {
-        let scheme = if self.public_encrypt { scheme.with_public_encryption() } else { scheme };
         Literal { scheme, clients: self.clients.unwrap_or(64), bits: self.bits.unwrap_or(16) }
     }
 
     /// Returns the options that a preset has none of, and whether they are given.
-    pub(crate) fn of_sums(&self) -> [(&'static str, bool); 3] {
-        [
-            ("--clients", self.clients.is_some()),
-            ("--bits", self.bits.is_some()),
-            ("--public-encrypt", self.public_encrypt),
-        ]
+    pub(crate) fn of_sums(&self) -> [(&'static str, bool); 2] {
+        [("--clients", self.clients.is_some()), ("--bits", self.bits.is_some())]
     }
 }
 

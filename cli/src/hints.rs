@@ -12,7 +12,7 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
             return Some(format!("make a key with --clients {found}"));
         }
         E::KeyKind { found: "levelled", .. } => "make one with keygen --scheme ckks-sum",
-        E::KeyKind { found: "ckks-sum", .. } => "keygen --public-encrypt makes one",
+        E::KeyKind { found: "ckks-sum", .. } => "keygen --scheme paillier-3072 makes one",
         E::NoSumKey => "make it one with `ciphergram keygen --upgrade`",
         E::NoNumber => "give its number with --client",
         E::NoJob => "make one with `ciphergram job`",

@@ -52,7 +52,6 @@ impl Script<'_> {
 const LAYOUT: ChunkLayout = ChunkLayout {
     chunk_bytes: NonZeroU32::new(CHUNK_BYTES as u32).unwrap(),
     total_bytes: CHUNKS as u64 * CHUNK_BYTES as u64,
-    group_chunks: NonZeroU32::MIN,
 };
 
 /// Remembers what was added: chunk, and the contribution's first bytes, which say whose and which.

@@ -190,19 +190,6 @@ pub enum Error {
         /// The number of chunks that are sealed.
         sealed: u32,
     },
-    /// A contribution whose chunks depend on one another would be resumed between such.
-    #[error(
-        "chunks {start} to {} open only together, so sealing cannot go on at chunk {next}: resume at \
-         chunk {start} if none of them was sent, or draw a fresh seed", end - 1
-    )]
-    ResumedWithin {
-        /// The chunk asked for.
-        next: u32,
-        /// The first of its polynomial.
-        start: u32,
-        /// After the last.
-        end: u32,
-    },
     /// A file that would be overwritten.
     #[error("{} exists; it is not overwritten", path.display())]
     Exists {
@@ -372,24 +359,13 @@ pub enum Error {
         /// The earlier round.
         round: u64,
     },
-    /// A key under which too many sums did not open.
+    /// A sum that openers open, whose chunks are of different contributors.
     #[error(
-        "{failures} sums did not open under this key, and each may have told a bit of it: make another key"
-    )]
-    KeySpent {
-        /// Failures so far.
-        failures: usize,
-    },
-    /// A sum whose chunks depend on one another but are of different contributors.
-    #[error(
-        "chunks {start} to {} open only together, but list different contributors: sum whole \
-         contributions", end - 1
+        "chunk {chunk} lists other contributors than chunk 0, and openers open whole contributions only"
     )]
     MixedContributors {
-        /// The first chunk of the polynomial.
-        start: u32,
-        /// After the last.
-        end: u32,
+        /// The first such chunk.
+        chunk: u32,
     },
     /// A Paillier modulus that is not safe to use.
     #[error(transparent)]

@@ -3,8 +3,7 @@
 //! A Paillier key file is JSON in the form that python-paillier's `pheutil` reads (`kty` DAJ, `alg`
 //! PAI-GN1) with one more member, `ciphergram`, for the parameters. A `ckks-sum` key file has the
 //! same frame; its public half holds no key material, only the parameters and the key id, which is
-//! all that an aggregator needs. That of `ckks-sum-public` holds the seed of `a` and `b` in beats, both
-//! in base64url; the secret half of either is one seed, from which everything else is made again.
+//! all that an aggregator needs; the secret half is one seed, from which everything else is made again.
 //!
 //! Updates are sealed and sums opened under a *sum key* besides (`tag`): derived from the seed
 //! under `ckks-sum`, drawn and kept in the secret file otherwise, where each client gets a file with its own

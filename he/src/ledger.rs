@@ -16,9 +16,7 @@
 //!
 //! Of a round one sum opens, and before it four may fail; then the round is over. A sum of which no end is recorded
 //! counts as failed: its opening may have been cut short. So the line of an end that a failing machine loses counts
-//! against the round, never for it. Where failures of all rounds together may tell of a key
-//! ([`Scheme::max_failures`](crate::Scheme::max_failures)) they are counted for its life besides, not in a row: an
-//! honest round between two would reset the count.
+//! against the round, never for it.
 //!
 //! A client that contributes to one round after the other may reserve their numbers by the block: its line says the
 //! last of them, and no other process seals to any of them, whatever becomes of this one.
@@ -282,8 +280,8 @@ impl Ledger {
     ///
     /// # Errors
     /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
-    /// [`Error::SecondSum`], [`Error::RoundSpent`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open
-    /// before; the file cannot be written.
+    /// [`Error::SecondSum`], [`Error::RoundSpent`], [`Error::NotTheirs`] if it did not open before; the file cannot be
+    /// written.
     pub fn open<T>(
         &self,
         key: &PublicKey,
@@ -298,10 +296,6 @@ impl Ledger {
         let mut opened_before = false;
         held(&self.0.lines).change(Sync::Now, |record| {
             opened_before = record.has_ended(&round, &digest, End::Opened);
-            let failures = record.failures(&id);
-            if key.parameters().scheme().max_failures().is_some_and(|most| failures >= most) {
-                return Err(Error::KeySpent { failures });
-            }
             match record.known(&round, &digest) {
                 Known::Failed => Err(Error::NotTheirs { contributors: sum.contributors.len() }),
                 Known::Another => Err(Error::SecondSum { round: sum.round }),

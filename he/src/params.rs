@@ -37,7 +37,7 @@ pub const BITS: std::ops::RangeInclusive<u32> = 8..=24;
 pub struct Parameters {
     literal: Literal,
     geometry: Geometry,
-    family: FamilyParameters,
+    rlwe: Option<Arc<RlweParameters>>,
     /// The sets of large updates, the smallest first.
     larger: Arc<[Larger]>,
 }
@@ -48,23 +48,6 @@ struct Larger {
     /// The fewest values that it is for.
     from: usize,
     set: Parameters,
-}
-
-/// The parameters that one family of schemes has and others lack.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FamilyParameters {
-    /// Of Paillier.
-    Paillier {
-        /// Bits of n.
-        modulus_bits: u32,
-    },
-    /// Of `ckks-sum`.
-    CkksSum(Arc<RlweParameters>),
-    /// Of `ckks-sum-public`.
-    CkksSumPublic(Arc<RlweParameters>),
-    /// Of integers in the clear.
-    #[cfg(test)]
-    Plain,
 }
 
 impl Parameters {
@@ -89,26 +72,19 @@ impl Parameters {
         }
         let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
         let mut larger = vec![];
-        let (geometry, family) = match scheme.family() {
+        let (geometry, rlwe) = match scheme.family() {
             Family::Paillier { modulus_bits } => {
-                let geometry = paillier::geometry(modulus_bits, literal, field_bits)?;
-                (geometry, FamilyParameters::Paillier { modulus_bits })
+                (paillier::geometry(modulus_bits, literal, field_bits)?, None)
             }
             Family::CkksSum => {
                 let rlwe = rlwe::choose(literal, field_bits)?;
                 larger = rlwe::larger(literal, field_bits, &rlwe);
-                (rlwe.geometry, FamilyParameters::CkksSum(rlwe.into()))
-            }
-            Family::CkksSumPublic => {
-                let rlwe = rlwe::choose(literal, field_bits)?;
-                (rlwe.geometry, FamilyParameters::CkksSumPublic(rlwe.into()))
+                (rlwe.geometry, Some(rlwe.into()))
             }
             #[cfg(test)]
-            Family::Plain => {
-                (crate::schemes::plain::geometry(literal, field_bits)?, FamilyParameters::Plain)
-            }
+            Family::Plain => (crate::schemes::plain::geometry(literal, field_bits)?, None),
         };
-        let set = Self { literal, geometry, family, larger: Arc::new([]) };
+        let set = Self { literal, geometry, rlwe, larger: Arc::new([]) };
         let larger =
             larger.into_iter().map(|(from, rlwe)| Larger { from, set: set.with_rlwe(rlwe) });
         Ok(Self { larger: larger.collect(), ..set })
@@ -153,12 +129,7 @@ impl Parameters {
     /// Replaces ring and geometry.
     fn with_rlwe(&self, rlwe: RlweParameters) -> Self {
         let geometry = rlwe.geometry;
-        let family = match &self.family {
-            FamilyParameters::CkksSum(_) => FamilyParameters::CkksSum(rlwe.into()),
-            FamilyParameters::CkksSumPublic(_) => FamilyParameters::CkksSumPublic(rlwe.into()),
-            other => other.clone(),
-        };
-        Self { literal: self.literal, geometry, family, larger: Arc::new([]) }
+        Self { literal: self.literal, geometry, rlwe: Some(rlwe.into()), larger: Arc::new([]) }
     }
 
     /// Returns the literal that it was made from.
@@ -195,11 +166,7 @@ impl Parameters {
     /// Returns the fewest contributors of a sum in a job of so many clients, whose failures may tell of its secret.
     pub(crate) fn fewest_contributors(&self, clients: u16) -> u32 {
         let sets = std::iter::once(self).chain(self.larger.iter().map(|larger| &larger.set));
-        let of = |set: &Self| match &set.family {
-            FamilyParameters::CkksSum(rlwe) => rlwe.fewest_contributors(clients),
-            _ => 1,
-        };
-        sets.map(of).max().unwrap_or(1)
+        sets.filter_map(Self::rlwe).map(|rlwe| rlwe.fewest_contributors(clients)).max().unwrap_or(1)
     }
 
     /// Returns how values lie in a chunk of an update that is not large.
@@ -214,19 +181,10 @@ impl Parameters {
         self.of_values(values).geometry.chunks(values)
     }
 
-    /// Returns the parameters that only this family of schemes has.
-    #[must_use]
-    pub fn family(&self) -> &FamilyParameters {
-        &self.family
-    }
-
-    /// Returns ring, noise and margin, if it is a `ckks-sum` or `ckks-sum-public` set.
+    /// Returns ring, noise and margin, if the set is of a `ckks-sum` scheme.
     #[must_use]
     pub fn rlwe(&self) -> Option<&Arc<RlweParameters>> {
-        match &self.family {
-            FamilyParameters::CkksSum(rlwe) | FamilyParameters::CkksSumPublic(rlwe) => Some(rlwe),
-            _ => None,
-        }
+        self.rlwe.as_ref()
     }
 
     /// Returns the same over another ring.
@@ -240,8 +198,7 @@ impl Parameters {
     #[cfg(test)]
     pub(crate) fn over_small_ring(&self) -> Self {
         let chosen = self.rlwe().unwrap();
-        let chunks = self.geometry.guard_chunks + 1;
-        let degree = (chunks * self.geometry.slots_per_chunk).next_power_of_two();
+        let degree = self.geometry.slots_per_chunk.next_power_of_two();
         let ring = ciphergram_accel::Ring::new(degree, chosen.ring.primes()).unwrap();
         self.over_ring(&ring.into())
     }
@@ -260,7 +217,8 @@ impl Parameters {
             w.u32(x as u32);
         }
         g.head.tag_parts().for_each(|part| w.u32(part.bits));
-        w.u32(g.guard_chunks as u32);
+        // Formerly the chunks of a guard, which `ckks-sum-public` had: ids stay.
+        w.u32(0);
         if let Some(rlwe) = self.rlwe() {
             w.u32(rlwe.margin_bits);
             w.u32(rlwe.ring.degree() as u32);
@@ -318,13 +276,12 @@ mod tests {
                 assert!(bytes <= limit, "{scheme}, {clients}, {bits}: {bytes} bytes at {values}");
             }
         }
-        // Of long tensors, with a tag in each chunk, and under `ckks-sum-public` a guard.
+        // Of long tensors, with a tag in each chunk.
         for (scheme, clients, limit) in [
             (Scheme::CkksSum, 10, 2.70),
             (Scheme::CkksSum, 64, 3.0),
             (Scheme::CkksSum, 1024, 3.732),
             (Scheme::Paillier2048, 64, 5.73),
-            (Scheme::CkksSumPublic, 64, 7.55),
         ] {
             let bytes = parameters(scheme, clients, 16).unwrap().chunks(1_000_000).total_bytes();
             let bytes = bytes as f64 / 1e6;

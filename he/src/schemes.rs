@@ -64,15 +64,9 @@ pub(crate) trait SumScheme: Send + Sync {
     /// Returns the number of places in a whole chunk that faults are counted by: ciphertexts or lanes.
     fn places_per_chunk(&self, chunks: &Chunks) -> usize;
 
-    /// Finds the first word of chunks from `first` on that no honest contributor sends, by its place in
-    /// `words`. Cheap enough for every datagram.
-    fn range_fault(
-        &self,
-        engine: &dyn Engine,
-        chunks: &Chunks,
-        first: u32,
-        words: &[u64],
-    ) -> Option<CiphertextFault>;
+    /// Finds the first word of chunks that no honest contributor sends, by its place in `words`. Cheap enough for
+    /// every datagram.
+    fn range_fault(&self, engine: &dyn Engine, words: &[u64]) -> Option<CiphertextFault>;
 
     /// Finds the first of what is in range but no ciphertext, which takes work of a whole batch.
     ///
@@ -213,8 +207,8 @@ pub(crate) trait Opener: Sync {
     /// Returns the words of decrypted integers of a group, and the words of a slot.
     fn sizes(&self) -> (usize, usize);
 
-    /// Decrypts groups, whose words in `scratch` were checked, and shows `take` the slots of each chunk
-    /// that carries values, noise and margin removed.
+    /// Decrypts groups, whose words in `scratch` were checked, and shows `take` the slots of each chunk, noise
+    /// and margin removed.
     ///
     /// # Errors
     /// The engine's.

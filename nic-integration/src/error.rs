@@ -41,7 +41,7 @@ pub enum NicError {
         /// The rkey asked for.
         rkey: u32,
     },
-    /// Shards of chunks that do not cover a sum, one after the other, group together.
+    /// Shards of chunks that do not cover a sum, one after the other.
     #[error("the shards of chunks to sum do not follow one another over all of them")]
     Shards,
     /// Whole contributions that take more bytes than may wait for the rest of their chunks.

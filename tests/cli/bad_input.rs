@@ -33,7 +33,7 @@ const KINDS: [&str; 12] = [
 /// Returns a place with a file of each kind, and with what is at no path that can be meant.
 fn world() -> Place {
     let place = Place::with_key("ckks-sum", 3);
-    place.keygen("ckks-sum-public", 3, "public");
+    place.keygen("paillier-2048", 3, "public");
     place.write("g", to_file(&single(&[0.5; 300])));
     place.settle("g", 1.0, 9, "");
     for (client, out) in ["a.cgm", "b.cgm", "c.cgm"].into_iter().enumerate() {

@@ -27,11 +27,8 @@ fn demo(scheme: &str, clients: u64, rounds: usize, words: &str) -> Value {
     assert_eq!(figures["clients"], clients);
     assert_eq!(figures["scheme"], scheme);
     assert!(figures["values"].as_u64().unwrap() >= 20_000);
-    // A mask is whole, however small the update.
     let most = match scheme {
         "ckks-sum" => MOST_BYTES,
-        "ckks-sum-public" => 14.0,
-
         _ => 6.0,
     };
     let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or_else(|| panic!("no {name}"));
@@ -112,11 +109,6 @@ fn sixty_four_declared_clients_are_cheap() {
 #[test]
 fn openers_agree() {
     demo("ckks-sum-threshold", 4, 2, "");
-}
-
-#[test]
-fn ckks_sum_public_agrees() {
-    demo("ckks-sum-public", 3, 1, "");
 }
 
 #[test]

@@ -68,18 +68,11 @@ fn paillier_sums_are_within_the_bound() {
 }
 
 #[test]
-fn public_ckks_sums_are_within_the_bound() {
-    the_whole_way("ckks-sum-public", "clients", &[120, 7, 64]);
-    the_whole_way("ckks-sum-public", "secret.json", &[1, 1, 1]);
-}
-
-/// Clients have keys of their own, whichever way it was asked for.
-#[test]
-fn an_option_makes_public_keys_that_encrypt() {
+fn clients_of_public_keys_that_encrypt_have_keys_of_their_own() {
     let place = Place::new();
-    let reported = place.json("keygen --public-encrypt --clients 3 --out keys");
-    assert_eq!(reported["scheme"], "ckks-sum-public");
-    let said = place.done("keygen --public-encrypt --clients 3 --out more");
+    let reported = place.json("keygen --scheme paillier-2048 --clients 3 --out keys");
+    assert_eq!(reported["scheme"], "paillier-2048");
+    let said = place.done("keygen --scheme paillier-2048 --clients 3 --out more");
     assert!(said.contains("public.json  for the aggregator\n"), "{said}");
     let clients = "clients  one for each client, who encrypts with it: 0.json to 2.json\n";
     assert!(said.contains(clients), "{said}");
@@ -88,12 +81,10 @@ fn an_option_makes_public_keys_that_encrypt() {
     assert!(
         symmetric.contains("secret.json  for the clients") && !symmetric.contains("one for each")
     );
-    let paillier = place.json("keygen --scheme paillier-2048 --public-encrypt --out paillier");
-    assert_eq!(paillier["scheme"], "paillier-2048");
     let found = place.json("inspect keys/public.json");
     assert_eq!(
         (&found["scheme"], &found["public_encrypts"]),
-        (&json!("ckks-sum-public"), &json!(true))
+        (&json!("paillier-2048"), &json!(true))
     );
 
     std::fs::rename(place.path("keys/secret.json"), place.path("hidden.json")).unwrap();
@@ -159,7 +150,7 @@ fn ranges_hold_for_all_clips_for_one() {
 
 #[test]
 fn files_without_values_make_the_journey() {
-    for scheme in ["ckks-sum", "ckks-sum-public", "paillier-2048"] {
+    for scheme in ["ckks-sum", "paillier-2048"] {
         let place = Place::with_key(scheme, 3);
         let unused = Tensor::new(Dtype::F64, &[3, 0], vec![]);
         for tensors in [Tensors::new(), Tensors::from([("unused".to_owned(), unused)])] {
@@ -223,7 +214,7 @@ fn keys_are_the_owners_and_never_overwritten() {
         let mode = place.path("keys/secret.json").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    let public = Place::with_key("ckks-sum-public", 3);
+    let public = Place::with_key("paillier-2048", 3);
     for name in ["public.json", "secret.json"] {
         std::fs::remove_file(public.path(&format!("keys/{name}"))).unwrap();
     }

@@ -48,7 +48,7 @@ fn inspect(place: &Place, file: &str, kind: &str) -> Value {
 
 #[test]
 fn every_kind_of_file_is_described() {
-    for scheme in ["ckks-sum", "ckks-sum-public", "paillier-2048"] {
+    for scheme in ["ckks-sum", "paillier-2048"] {
         let place = place(scheme);
         let id = PublicKey::load(&place.path("keys/public.json")).unwrap().id().to_string();
         for (file, kind) in [
@@ -199,8 +199,7 @@ fn foreign_files_are_reported_as_such() {
 #[test]
 fn every_operation_of_every_scheme_is_explained() {
     let place = Place::new();
-    for scheme in ["ckks-sum", "ckks-sum-public", "paillier-2048", "paillier-3072", "paillier-4096"]
-    {
+    for scheme in ["ckks-sum", "paillier-2048", "paillier-3072", "paillier-4096"] {
         let mut programs = vec![];
         for operation in ["encrypt", "aggregate", "decrypt"] {
             let words = format!("show program {operation} --scheme {scheme}");
@@ -390,49 +389,4 @@ fn parameters_are_derived_step_by_step() {
     }
     let default = "show params --scheme ckks-sum --clients 64 --bits 16";
     assert_eq!(place.done("show params"), place.done(default));
-}
-
-/// The same of keys that encrypt in public: a larger margin, and masks.
-#[test]
-fn public_encryption_parameters_are_derived_in_steps() {
-    let place = Place::new();
-    for (clients, bits, degree) in [(64u64, 16u32, 8192u64), (64, 19, 8192), (1024, 24, 8192)] {
-        let words = format!("show params --clients {clients} --bits {bits} --public-encrypt");
-        let (reported, text) = (place.json(&words), place.done(&words));
-        assert_eq!(reported["scheme"], "ckks-sum-public");
-        let number = |step: &str, name: &str| reported[step][name].as_f64().unwrap();
-        assert_eq!(reported["security"]["ring_degree"], degree);
-        let one = 21 * (2 * degree + 1);
-        assert_eq!(
-            (&reported["noise"]["bound_of_draw"], &reported["noise"]["bound_of_one"]),
-            (&json!(21), &json!(one))
-        );
-        assert_eq!(reported["noise"]["bound_of_sum"], clients * one);
-        let margin = number("noise", "margin_bits");
-        let bound = number("noise", "bound_of_sum");
-        assert!(2.0 * bound < 2f64.powf(margin) && 4.0 * bound >= 2f64.powf(margin));
-        let (field_bits, fields) =
-            (number("fields", "field_bits"), number("fields", "fields_per_slot"));
-        assert!(margin + fields * field_bits <= number("security", "log2_q") + 1e-6);
-        let (masks, carrying) = (number("chunks", "mask_chunks"), number("chunks", "value_chunks"));
-        let guards = number("chunks", "guard_chunks");
-        assert_eq!(guards, 1.0);
-        let slots = number("chunks", "slots");
-        assert!(masks * slots >= degree as f64 && (masks - 1.0) * slots < degree as f64);
-        assert_eq!(carrying + guards, masks - 1.0);
-        let values = carrying * number("chunks", "values");
-        let each = (masks + guards + carrying) * number("chunks", "bytes") / values;
-        assert_eq!(number("size", "bytes_per_value"), each);
-        // The last polynomial's mask is whole, however few values are left for it.
-        let most = ((masks + guards) * 1280.0 + values * each) / 1e6;
-        let size = number("size", "bytes") / 1e6;
-        assert!(size >= each - 0.01 && size < each + most, "{size}, {each}");
-        for part in [format!("21 x (2 x {degree} + 1) = {one}"), format!("{each:.3} bytes a value")]
-        {
-            assert!(text.contains(&part), "{part}: {text}");
-        }
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    }
-    let named = "show params --scheme ckks-sum-public";
-    assert_eq!(place.done("show params --public-encrypt"), place.done(named));
 }

@@ -63,7 +63,7 @@ fn folders_are_named_without_double_slashes() {
 /// end.
 #[test]
 fn a_federation_runs_from_its_bundles() {
-    for (scheme, key) in [("ckks-sum", "secret.json"), ("ckks-sum-public", "client.json")] {
+    for (scheme, key) in [("ckks-sum", "secret.json"), ("paillier-2048", "client.json")] {
         let place = Place::with_key(scheme, 3);
         let made = place.done("bundle --key keys/secret.json --out site");
         assert!(made.contains("\n  ciphergram join --key ") && made.contains(key), "{made}");

@@ -101,7 +101,7 @@ fn old_node_keys_serve_the_new_key() {
 
 #[test]
 fn node_keys_and_jobs_follow_options() {
-    let place = Place::with_key("ckks-sum-public", 3);
+    let place = Place::with_key("paillier-2048", 3);
     place.done("job --key keys/public.json --out other.json --max-weight 7");
     place.done("keygen --replaces keys --job other.json --renew-nodes --out new");
     assert_eq!(json(&place, "new/job.json")["max_weight"], 7);

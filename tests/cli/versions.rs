@@ -27,9 +27,7 @@ fn stored(version: &str) -> Place {
     copy(&Path::new(STORED).join(version), &place.path("."));
     // Checkouts keep no permissions.
     #[cfg(unix)]
-    for secret in
-        ["ckks-sum", "ckks-sum-public", "paillier-2048"].map(|s| format!("{s}/secret.json"))
-    {
+    for secret in ["ckks-sum", "paillier-2048"].map(|s| format!("{s}/secret.json")) {
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(place.path(&secret), fs::Permissions::from_mode(0o600)).unwrap();
     }
@@ -67,13 +65,9 @@ fn files_of_version_1_are_read() {
 
     place.done("decrypt --key paillier-2048/secret.json --in paillier-2048/sum --out mean");
     assert_eq!(place.read("mean"), place.read("paillier-2048/mean"));
-    // What has polynomials of the former expansion is refused by name: ciphertexts, and keys that encrypt.
+    // What has polynomials of the former expansion is refused by name.
     let earlier = ["which expanded seeds to other polynomials", "make it again"];
-    for command in [
-        "inspect ckks-sum/0.contribution",
-        "inspect ckks-sum/sum",
-        "inspect ckks-sum-public/secret.json",
-    ] {
+    for command in ["inspect ckks-sum/0.contribution", "inspect ckks-sum/sum"] {
         place.fails_with(1, command, &earlier);
     }
     let sum = "decrypt --key ckks-sum/secret.json --in ckks-sum/sum --out mean";

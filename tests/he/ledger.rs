@@ -25,11 +25,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self::of(Scheme::CkksSum)
-    }
-
-    fn of(scheme: Scheme) -> Self {
-        let key = generate(scheme, 5, 16);
+        let key = generate(Scheme::CkksSum, 5, 16);
         let agreement = agreement(9, 1);
         let both = [0, 1].map(|client| contribute(&key, client, &[7; 9], 1, &agreement));
         let sum = key.aggregate(both).unwrap();
@@ -226,24 +222,6 @@ fn a_sum_opens_behind_three_that_did_not() {
     assert_eq!(place.open(&place.sum), Ok(()));
 }
 
-/// Under `ckks-sum-public` one secret serves all rounds.
-#[test]
-fn four_failures_end_a_key_whose_clients_have_files_whatever_opens_between() {
-    let place = Place::of(Scheme::CkksSumPublic);
-    for failure in 0..4 {
-        assert_eq!(place.failures(), Ok(failure));
-        assert_eq!(place.open(&place.lie(100 + failure as u64)), not_theirs());
-        if failure < 3 {
-            assert_eq!(place.open(&place.sum), Ok(()), "an honest round between");
-        }
-    }
-    let spent = Err(Error::KeySpent { failures: 4 });
-    assert_eq!(place.open(&place.sum), spent, "even what opened before");
-    let unopened = place.open_by(&place.lie(500), || -> Result<(), Error> { panic!("opened") });
-    assert_eq!(unopened, spent);
-    assert_eq!(place.failures(), Ok(4));
-}
-
 /// Of many that seal or open at once, as processes do, one has a round.
 #[test]
 fn of_many_at_once_one_has_a_round() {
@@ -413,7 +391,7 @@ fn failures_are_of_a_key_and_damage_is_refused() {
     let place = Place::new();
     assert!(place.open(&place.lie(8)).is_err());
     assert_eq!(place.failures(), Ok(1));
-    let other = generate(Scheme::CkksSumPublic, 5, 16);
+    let other = generate(Scheme::CkksSum, 5, 16);
     assert_eq!(place.ledger().failures(other.public()), Ok(0));
     let text = place.text();
     for damaged in [text.replace("failed", "fai1ed"), text.replacen(' ', "", 1)] {

@@ -12,16 +12,13 @@ mod formats {
 mod job;
 mod keys {
     mod client;
-    mod public;
+    mod secret;
 }
 mod ledger;
 mod mod_arith;
 mod private_ranges;
 mod schemes {
     mod paillier;
-    mod rlwe {
-        mod asymmetric;
-    }
 }
 mod support {
     pub(crate) mod frames;

@@ -66,7 +66,7 @@ fn a_proposal_is_short_and_a_different_one_each_time() {
 #[cfg(feature = "tfhe")]
 #[test]
 fn the_secret_is_in_the_files_of_those_who_propose() {
-    let literal = Literal { scheme: Scheme::CkksSumPublic, clients: 2, bits: 16 };
+    let literal = Literal { scheme: Scheme::Paillier2048, clients: 2, bits: 16 };
     let secret = RangesSecret::draw().unwrap();
     let id = secret.id();
     let key = SecretKey::generate(literal).unwrap().with_ranges_secret(secret);

@@ -229,7 +229,7 @@ fn a_clients_paillier_key_encrypts_and_a_lattice_key_says_why_it_has_none() {
 
     let key = generate(Scheme::CkksSum, 3, 16);
     let error = key.secret.client_key(0).err().unwrap();
-    assert!(error.to_string().contains("needs one for public encryption"), "{error}");
+    assert!(error.to_string().contains("needs one whose public half encrypts"), "{error}");
 }
 
 /// Sealing goes on wherever a spool ended, within a batch or a polynomial too.

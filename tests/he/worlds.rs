@@ -69,8 +69,7 @@ fn play<'a>(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     // Most under the scheme whose sums are quickest.
     let place = match rng.next_u64() % 40 {
-        0 | 1 => 2,
-        2 | 3 => 3,
+        0..4 => 2,
         x => (x % 2) as usize,
     };
     let key = &keys[place];

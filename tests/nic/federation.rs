@@ -56,10 +56,8 @@ fn rounds_are_exact_under_every_scheme() {
     for (scheme, values) in [
         (Scheme::CkksSum, VALUES),
         (Scheme::CkksSum, LARGE),
-        (Scheme::CkksSumPublic, 30_000),
         (Scheme::Paillier2048, 900),
         (Scheme::CkksSum, 0),
-        (Scheme::CkksSumPublic, 0),
     ] {
         const ROUNDS: u32 = 3;
         let key = key(scheme);

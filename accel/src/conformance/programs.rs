@@ -10,7 +10,8 @@ use crate::{
     engine::{Engine, Operand},
     exponents::{Public, Secret},
     program::{
-        Builder, Coeff, Exponent, FixedBase, Integer, Kind, Ntt, Program, Seed, Spread, Var,
+        Builder, Coeff, Constant, Exponent, FixedBase, Integer, Kind, Ntt, Program, Seed, Spread,
+        Var,
     },
     reference::ReferenceEngine,
     ring::Ring,
@@ -202,7 +203,8 @@ fn polynomials(random: &mut Operands) -> Program {
     let mut b = Builder::new("random polynomials");
     let mut coeffs = Pool(vec![b.coefficients("x", &r), b.coefficients("y", &r)]);
     let (secret, public) = (random.poly(&r), random.poly(&r));
-    let mut ntts = Pool(vec![b.secret_key("s", &r, &secret), b.public_key("p", &r, &public)]);
+    let public = b.evaluation_key("p", &r, &Constant::new(public));
+    let mut ntts = Pool(vec![b.secret_key("s", &r, &secret), public]);
     let mut extended = Pool(vec![b.coefficients("z", &other)]);
     let sum = (random.below(2) == 0).then(|| b.beat_sums("sum", &r, beat_count));
     let mut beats = Pool(vec![b.beats("beats", &r, beat_count)]);

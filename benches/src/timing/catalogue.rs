@@ -156,11 +156,6 @@ pub const ALL: &[Test] = &[
         |setup, rng| sums::encrypt(setup, "noise_key", rng),
     ),
     Test::quiet(
-        "sum-ternary",
-        "ckks-sum-public encryption: keys of u 0 against uniform ones",
-        |setup, rng| sums::public_encrypt(setup, "u_key", rng),
-    ),
-    Test::quiet(
         "sum-decrypt",
         "ckks-sum decryption: sums of 0 against those of uniform messages",
         sums::decrypt,

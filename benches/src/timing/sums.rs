@@ -1,12 +1,12 @@
-//! `ckks-sum` and `ckks-sum-public`: the programs of encryption and decryption, and a whole sealing, which
+//! `ckks-sum`: the programs of encryption and decryption, and a whole sealing, which
 //! packs fields before it encrypts.
 
 use std::sync::Arc;
 
 use ciphergram_accel::{Builder, Operand, Program, Ring, beats, program::Value, random::StreamRng};
 use ciphergram_he::{
-    Agreement, Dtype, Error, Job, Limits, Operation, Parameters, Quantised, Scheme, SealPermit,
-    Sealer, SecretKey, TensorSpec, params::Literal,
+    Agreement, Dtype, Error, Job, Limits, Operation, Parameters, Quantised, SealPermit, Sealer,
+    TensorSpec,
 };
 use rand_core::Rng;
 
@@ -77,21 +77,6 @@ pub fn encrypt<'a>(
     rng: &mut StreamRng,
 ) -> Result<Box<dyn Subject + 'a>, Error> {
     let program = setup.sums().program(Operation::Encrypt, &**setup.engine(), 1, 0)?;
-    Ok(zeros(setup, program, name, rng))
-}
-
-/// Times encryption under a fresh public key of `ckks-sum-public`, likewise.
-///
-/// # Errors
-/// The engine's, or no randomness.
-pub fn public_encrypt<'a>(
-    setup: &'a Setup,
-    name: &'static str,
-    rng: &mut StreamRng,
-) -> Result<Box<dyn Subject + 'a>, Error> {
-    let literal = Literal { scheme: Scheme::CkksSumPublic, ..parameters(setup).literal() };
-    let key = SecretKey::generate(literal)?;
-    let program = key.program(Operation::Encrypt, &**setup.engine(), 1, 0)?;
     Ok(zeros(setup, program, name, rng))
 }
 
@@ -199,7 +184,7 @@ fn ring(setup: &Setup) -> &Arc<Ring> {
 /// No randomness.
 pub fn seal(setup: &Setup) -> Result<Box<dyn Subject + '_>, Error> {
     let g = parameters(setup).geometry();
-    let fields = vec![0; g.value_chunks * g.values_per_chunk()];
+    let fields = vec![0; g.group_chunks * g.values_per_chunk()];
     let candidates = [fields.clone(), fields.clone()];
     let public = setup.sums().public();
     let job = Job::new(public, Limits::of_key(public))?;

@@ -200,7 +200,6 @@ const SHARD_CHUNKS: u32 = 64;
 const LAYOUT: ChunkLayout = ChunkLayout {
     chunk_bytes: NonZeroU32::new(CHUNK_BYTES as u32).unwrap(),
     total_bytes: CHUNKS as u64 * CHUNK_BYTES as u64,
-    group_chunks: NonZeroU32::MIN,
 };
 
 /// Running products modulo one number.

@@ -9,8 +9,8 @@ use super::{EngineArgs, FiguresArg, values::scheme};
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// ckks-sum, ckks-sum-threshold, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
-    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    /// ckks-sum-threshold, ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    #[arg(long, default_value = "ckks-sum-threshold", value_parser = scheme)]
     pub(crate) scheme: Scheme,
     /// Client processes
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]

@@ -38,7 +38,7 @@ pub(crate) struct KeygenArgs {
     /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
     /// limits; node keys stay as they are
     #[arg(long, value_name = "FOLDER",
-        conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt"])]
+        conflicts_with_all = ["scheme", "clients", "bits"])]
     pub(crate) replaces: Option<PathBuf>,
     /// With --replaces: the job whose limits stay [default: job.json in that folder]
     #[arg(long, value_name = "FILE", requires = "replaces")]
@@ -48,7 +48,7 @@ pub(crate) struct KeygenArgs {
     pub(crate) renew_nodes: bool,
     /// Make the key from this secret key, of an earlier version or of python-paillier, which lacks what shows that sums
     /// are right
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt", "rotations",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "rotations",
         "ranges_key", "replaces", "job", "renew_nodes"])]
     pub(crate) upgrade: Option<PathBuf>,
     #[command(flatten)]

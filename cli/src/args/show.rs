@@ -74,7 +74,7 @@ pub(crate) struct ProgramArgs {
     /// The operation
     #[arg(value_parser = ShownOperation::parser())]
     pub(crate) operation: ShownOperation,
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
+    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
     /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not
     #[arg(long, value_parser = any_scheme)]
     pub(crate) scheme: Option<AnyScheme>,

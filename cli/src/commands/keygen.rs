@@ -76,11 +76,7 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
 
 /// Makes the identity of one member, or of all clients of a job with their job.
 fn identities(args: &KeygenArgs, literal: Literal) -> Result<(), Failure> {
-    let given = [
-        ("--ranges-key", args.ranges_key),
-        ("--public-encrypt", args.set.of_sums()[2].1),
-        ("--replaces", args.replaces.is_some()),
-    ];
+    let given = [("--ranges-key", args.ranges_key), ("--replaces", args.replaces.is_some())];
     vectors::refuse(&given, literal.scheme.name())?;
     let public = PublicKey::of_parameters(Parameters::new(literal).map_err(Error::from)?)?;
     let out = &args.out.path;

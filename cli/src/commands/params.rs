@@ -4,7 +4,7 @@ mod levelled;
 
 use ciphergram_he::{
     Parameters, Scheme,
-    params::{CHUNK_BYTES, COEFFICIENT_BITS, FamilyParameters, PAD_BITS},
+    params::{CHUNK_BYTES, COEFFICIENT_BITS, PAD_BITS},
     rlwe::{NOISE_BOUND, RlweParameters},
 };
 use serde_json::{Value, json};
@@ -52,11 +52,10 @@ impl Derivation {
         });
         let title = format!("{scheme}, sums of at most {clients} clients at {bits} bits a value");
         let mut all = Self { json, lines: vec![title] };
-        match p.family() {
-            FamilyParameters::Paillier { modulus_bits } => all.paillier(p, *modulus_bits),
-            FamilyParameters::CkksSum(rlwe) | FamilyParameters::CkksSumPublic(rlwe) => {
-                all.rlwe(p, rlwe);
-            }
+        if let Some(rlwe) = p.rlwe() {
+            all.rlwe(p, rlwe);
+        } else if let Some(modulus_bits) = scheme.modulus_bits() {
+            all.paillier(p, modulus_bits);
         }
         all
     }
@@ -88,32 +87,20 @@ impl Derivation {
         self.step("security", figures, says);
 
         let (clients, bound, margin) = (p.clients(), rlwe.noise_bound, rlwe.margin_bits);
-        let (deviation, one) = (f64::sqrt(10.5), rlwe.noise_of_one);
+        let deviation = f64::sqrt(10.5);
         let figures = json!({
-            "distribution": NOISE, "standard_deviation": deviation, "bound_of_draw": NOISE_BOUND,
-            "bound_of_one": one, "bound_of_sum": bound, "margin_bits": margin,
+            "distribution": NOISE, "standard_deviation": deviation, "bound_of_one": NOISE_BOUND,
+            "bound_of_sum": bound, "margin_bits": margin,
         });
-        let draw = format!("{NOISE}, standard deviation {deviation:.2},");
-        let mut says = match p.scheme() {
-            Scheme::CkksSumPublic => vec![
-                format!("drawn as {draw}"),
-                format!("never more than {NOISE_BOUND} away from zero"),
-                "of one contribution: e u + e0 - e1 s with three such draws and ternary u and s, so"
-                    .into(),
-                format!("never more than {NOISE_BOUND} x (2 x {degree} + 1) = {one} away"),
-            ],
-            _ => vec![
-                format!("of one contribution: {draw}"),
-                format!("never more than {one} away from zero"),
-            ],
-        };
-        says.extend([
-            format!("of a sum: never more than {clients} x {one} = {bound} away"),
+        let says = vec![
+            format!("of one contribution: {NOISE}, standard deviation {deviation:.2},"),
+            format!("never more than {NOISE_BOUND} away from zero"),
+            format!("of a sum: never more than {clients} x {NOISE_BOUND} = {bound} away"),
             format!(
                 "so the margin has {margin} bits: {bound} is below 2^{}, half of it",
                 margin - 1
             ),
-        ]);
+        ];
         self.step("noise", figures, says);
 
         let g = p.geometry();
@@ -264,37 +251,22 @@ impl Derivation {
         let g = p.geometry();
         let (bytes, values, each) = (g.chunk_bytes(), g.values_per_chunk(), g.bytes_per_value());
         let (slots, fields, head) = (g.slots_per_chunk, g.fields_per_slot, g.head_fields);
-        let (masks, guards, carrying) = (g.mask_chunks, g.guard_chunks, g.value_chunks);
         let figures = json!({
             "bytes": bytes, "most_bytes": CHUNK_BYTES, "slots": slots,
             "slots_per_unit": g.slots_per_unit, "unit_bytes": g.unit_bytes,
-            "head_fields": head, "values": values,
-            "mask_chunks": masks, "guard_chunks": guards, "value_chunks": carrying,
+            "head_fields": head, "values": values, "group_chunks": g.group_chunks,
         });
         says.push(format!(
             "{slots} x {fields} - {head} = {values} fields are left for values after the head"
         ));
-        let mut size = vec![format!("{bytes} / {values} = {each:.3} bytes a value")];
-        if masks > 0 {
-            says.push(format!(
-                "a polynomial has {carrying} of these, after {masks} of its second half, which is"
-            ));
-            says.push("without values, and which all of them need to be opened; then".into());
-            says.push(format!(
-                "{guards} of zeros, the guard, which shows whether a mask was changed"
-            ));
-            size = vec![
-                format!(
-                    "({masks} + {guards} + {carrying}) chunks x {bytes} / ({carrying} x {values}) ="
-                ),
-                format!("{each:.3} bytes a value"),
-            ];
-        }
         self.step("chunks", figures, says);
         let total = g.chunks(VALUES).total_bytes();
         let figures = json!({"bytes_per_value": each, "values": VALUES, "bytes": total});
-        size.push(format!("{VALUES} values take {total} bytes; as float32, {}", 4 * VALUES));
-        self.step("size", figures, size);
+        let says = vec![
+            format!("{bytes} / {values} = {each:.3} bytes a value"),
+            format!("{VALUES} values take {total} bytes; as float32, {}", 4 * VALUES),
+        ];
+        self.step("size", figures, says);
     }
 
     fn failure(&mut self, why: &str) {

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
     let number = usize::from(args.client);
     let own = args.folder.join("clients").join(format!("{number}.json"));
     let secret = args.folder.join("secret.json");
-    // Under `ckks-sum-public` clients have keys of their own, and open by the secret one all the same.
+    // Under Paillier clients have keys of their own, and open by the secret one all the same.
     let path = if secret.exists() { secret } else { own };
     let mut files = MemberFiles::open(&path)?;
     files.ledger = Ledger::beside(&path);

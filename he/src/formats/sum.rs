@@ -1,7 +1,5 @@
 //! The file of a sum.
 
-use std::ops::Range;
-
 use super::frame::{self, Frame, Header, Kind};
 use crate::{
     Agreement, Error, PublicKey,
@@ -66,12 +64,6 @@ impl Sum {
         }
         if let Some(chunk) = self.sets.iter().position(|set| set.count() == 0) {
             return Err(Error::Empty { chunk: chunk as u32 });
-        }
-        for (set, chunk) in self.sets.iter().zip(0..) {
-            let Range { start, end } = chunks.opening_with(chunk);
-            if *set != self.sets[start as usize] {
-                return Err(Error::MixedContributors { start, end });
-            }
         }
         Ok(())
     }

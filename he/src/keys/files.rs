@@ -240,9 +240,7 @@ fn read(text: &str) -> Result<KeyFile, Error> {
         Some(Version { version: 0, .. }) => return Err(json::invalid("version 0")),
         Some(Version { version, scheme }) => {
             versions::check(*version, json::VERSION)?;
-            let has_polynomials =
-                scheme.parse() == Ok(Scheme::CkksSumPublic) || scheme.parse::<Preset>().is_ok();
-            if *version < json::VERSION.into() && has_polynomials {
+            if *version < json::VERSION.into() && scheme.parse::<Preset>().is_ok() {
                 return Err(FrameError::FormerExpansion.into());
             }
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use ciphergram_accel::CpuEngine;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -15,9 +14,8 @@ use crate::{
     error::ModulusFault,
     ids::{KeyId, hex, parse_hex},
     paillier::{PaillierModulus, PaillierSecret},
-    params::{FamilyParameters, Literal},
+    params::Literal,
     private_ranges::RangesSecret,
-    schemes::rlwe::asymmetric,
     tag::{SumKey, TagKey},
     threshold::Identity,
 };
@@ -56,11 +54,6 @@ pub(super) struct PublicJson {
     alg: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     n: Option<String>,
-    /// The seed of the uniform polynomial, and the other one in beats.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    a: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    b: Option<String>,
     key_ops: Vec<String>,
     kid: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,8 +159,6 @@ fn public_json(key: &PublicKey) -> PublicJson {
         kty: RLWE_KTY.into(),
         alg: None,
         n: None,
-        a: None,
-        b: None,
         key_ops: if key.encrypts() { vec!["encrypt".into()] } else { vec![] },
         kid: format!("Ciphergram {scheme} public key {key_id}"),
         ciphergram: None,
@@ -181,10 +172,6 @@ fn public_json(key: &PublicKey) -> PublicJson {
             form = modulus.is_djn().then(|| DJN.into());
         }
         PublicMaterial::CkksSum(_) => {}
-        PublicMaterial::CkksSumPublic(public) => {
-            file.a = Some(BASE64_URL_SAFE_NO_PAD.encode(public.seed()));
-            file.b = Some(BASE64_URL_SAFE_NO_PAD.encode(public.packed()));
-        }
         #[cfg(test)]
         PublicMaterial::Plain(_) => {}
     }
@@ -216,12 +203,9 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         seed: None,
         sum_key: None,
         ranges_secret: key.ranges.as_ref().map(|ranges| encode_seed(ranges.seed())),
-        // The seed tells both polynomials, so they are not there twice.
-        public: PublicJson { a: None, b: None, ..public_json(&key.public) },
+        public: public_json(&key.public),
         kid: format!("Ciphergram {scheme} secret key {id}"),
     };
-    // Elsewhere it comes from the seed.
-    let sum_key = || key.sum_key.as_ref().map(|sum_key| encode_seed(sum_key.bytes()));
     match &key.material {
         SecretMaterial::Paillier(secret) => {
             let (p, q) = secret.factors();
@@ -229,13 +213,10 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
             file.key_ops = vec!["decrypt".into()];
             file.p = Some(encode_integer(p).to_string());
             file.q = Some(encode_integer(q).to_string());
-            file.sum_key = sum_key();
+            // Elsewhere it comes from the seed.
+            file.sum_key = key.sum_key.as_ref().map(|sum_key| encode_seed(sum_key.bytes()));
         }
         SecretMaterial::CkksSum(secrets) => file.seed = Some(encode_seed(secrets.seed())),
-        SecretMaterial::CkksSumPublic(secret) => {
-            file.seed = Some(encode_seed(secret.seed()));
-            file.sum_key = sum_key();
-        }
         #[cfg(test)]
         SecretMaterial::Plain(_) => file.seed = Some(encode_seed(&[0; 32])),
     }
@@ -330,7 +311,6 @@ struct Declared {
 
 impl Declared {
     fn read(file: &PublicJson) -> Result<Self, Error> {
-        refuse_polynomials(file)?;
         let n = decode_integer(&file.n, "n")?;
         if file.alg.as_deref().is_some_and(|alg| alg != ALG) {
             return Err(invalid("its algorithm is not PAI-GN1"));
@@ -350,40 +330,19 @@ pub(super) fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     }
     check_rlwe_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
+    #[cfg(test)]
+    if parameters.scheme() == Scheme::Plain {
+        return check_own_id(file, PublicKey::of_nothing(parameters));
+    }
+    let Some(rlwe) = parameters.rlwe().cloned() else {
+        return Err(invalid("a Paillier key without its modulus"));
+    };
+    if parameters.scheme() == Scheme::CkksSumThreshold {
+        return check_own_id(file, PublicKey::of_parameters(parameters)?);
+    }
     let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
-    let id = || parse_hex(&own.key_id).map(KeyId).ok_or_else(bad_id);
-    match parameters.family() {
-        FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
-        FamilyParameters::CkksSum(rlwe) => {
-            refuse_polynomials(file)?;
-            if parameters.scheme() == Scheme::CkksSumThreshold {
-                return check_own_id(file, PublicKey::of_parameters(parameters)?);
-            }
-            let material = PublicMaterial::CkksSum(rlwe.clone());
-            Ok(PublicKey { id: id()?, parameters, material, sum_key: None })
-        }
-        FamilyParameters::CkksSumPublic(rlwe) => {
-            // It does nothing without a sum key.
-            let name = Some(sum_key_id(file)?.ok_or(Error::NoSumKey)?);
-            let seed = decode_seed(file.a.as_deref(), "the seed of a")?;
-            let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
-            let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
-            let public = asymmetric::EncryptionKey::new(rlwe, &seed, &b, &engine)?;
-            check_own_id(file, PublicKey::of_polynomials(parameters, public, name))
-        }
-        #[cfg(test)]
-        FamilyParameters::Plain => check_own_id(file, PublicKey::of_nothing(parameters)),
-    }
-}
-
-/// Refuses polynomials that nobody would look at: of a key without any, or beside the seed that tells them.
-fn refuse_polynomials(file: &PublicJson) -> Result<(), Error> {
-    match (&file.a, &file.b) {
-        (None, None) => Ok(()),
-        _ => Err(invalid(
-            "it has a polynomial a or b, which belong into public ckks-sum-public keys",
-        )),
-    }
+    let id = parse_hex(&own.key_id).map(KeyId).ok_or_else(bad_id)?;
+    Ok(PublicKey { id, parameters, material: PublicMaterial::CkksSum(rlwe), sum_key: None })
 }
 
 pub(super) fn decode_seed(text: Option<&str>, what: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
@@ -434,14 +393,10 @@ pub(super) fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         return Ok(SecretKey { ranges: ranges_secret(&file.ranges_secret)?, ..key });
     }
     check_rlwe_kty(&file.kty)?;
-    refuse_polynomials(&file.public)?;
     let (parameters, _) = parameters(&file.public, None)?;
     let seed = decode_seed(file.seed.as_deref(), "the seed")?;
-    let key = SecretKey::of_seed(parameters, &seed, sum_key(file)?)?;
-    // Ids of an earlier version cover its parameters, which are others now; such a key only gets upgraded.
-    if key.sum_key.is_some() {
-        check_own_id(&file.public, key.public.clone())?;
-    }
+    let key = SecretKey::of_seed(parameters, &seed)?;
+    check_own_id(&file.public, key.public.clone())?;
     Ok(SecretKey { ranges: ranges_secret(&file.ranges_secret)?, ..key })
 }
 

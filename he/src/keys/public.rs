@@ -7,10 +7,7 @@ use crate::{
     bytes::to_bytes,
     ids::KeyId,
     paillier::PaillierModulus,
-    schemes::{
-        PublicEncryption, SumScheme,
-        rlwe::{asymmetric, parameters::RlweParameters},
-    },
+    schemes::{PublicEncryption, SumScheme, rlwe::parameters::RlweParameters},
 };
 
 /// Parameters and key id, and the material that encrypts, if anything public does: all that an aggregator
@@ -29,7 +26,6 @@ pub struct PublicKey {
 pub(super) enum PublicMaterial {
     Paillier(PaillierModulus),
     CkksSum(Arc<RlweParameters>),
-    CkksSumPublic(asymmetric::EncryptionKey),
     #[cfg(test)]
     Plain(crate::schemes::plain::Plain),
 }
@@ -92,10 +88,9 @@ impl PublicKey {
             PublicMaterial::Paillier(modulus) => Ok(modulus),
             PublicMaterial::CkksSum(_) => Err(Error::KeyKind {
                 found: "ckks-sum",
-                needed: "encrypting without the secret needs one for public encryption: make one, or use the \
-                         secret key",
+                needed: "encrypting without the secret needs one whose public half encrypts: make one, or use \
+                         the secret key",
             }),
-            PublicMaterial::CkksSumPublic(public) => Ok(public),
             #[cfg(test)]
             PublicMaterial::Plain(plain) => Ok(plain),
         }
@@ -108,7 +103,6 @@ impl PublicKey {
             PublicMaterial::CkksSum(small) => {
                 &**self.parameters.of_values(values).rlwe().unwrap_or(small)
             }
-            PublicMaterial::CkksSumPublic(public) => public.parameters(),
             #[cfg(test)]
             PublicMaterial::Plain(plain) => plain,
         }
@@ -120,8 +114,9 @@ impl PublicKey {
         modulus: PaillierModulus,
         sum_key: Option<[u8; 16]>,
     ) -> Self {
-        let n = to_bytes(modulus.n().words());
-        let id = name("ciphergram 2026 paillier key id", n, sum_key);
+        let mut material = to_bytes(modulus.n().words());
+        material.extend(sum_key.into_iter().flatten());
+        let id = KeyId::derive("ciphergram 2026 paillier key id", &material);
         Self { parameters, id, material: PublicMaterial::Paillier(modulus), sum_key }
     }
 
@@ -149,17 +144,6 @@ impl PublicKey {
         Ok(Self { parameters, id, material: PublicMaterial::CkksSum(rlwe), sum_key: None })
     }
 
-    /// Names a key by its polynomials.
-    pub(super) fn of_polynomials(
-        parameters: Parameters,
-        public: asymmetric::EncryptionKey,
-        sum_key: Option<[u8; 16]>,
-    ) -> Self {
-        let material = [&parameters.id(), &public.seed()[..], public.packed()].concat();
-        let id = name("ciphergram 2026 ckks-sum-public key id", material, sum_key);
-        Self { parameters, id, material: PublicMaterial::CkksSumPublic(public), sum_key }
-    }
-
     /// Names a key of integers in the clear.
     #[cfg(test)]
     pub(super) fn of_nothing(parameters: Parameters) -> Self {
@@ -167,10 +151,4 @@ impl PublicKey {
         let material = PublicMaterial::Plain(crate::schemes::plain::Plain);
         Self { parameters, id, material, sum_key: Some([0; 16]) }
     }
-}
-
-/// Derives an id that covers public material and the sum key.
-fn name(context: &str, mut material: Vec<u8>, sum_key: Option<[u8; 16]>) -> KeyId {
-    material.extend(sum_key.into_iter().flatten());
-    KeyId::derive(context, &material)
 }

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{CpuEngine, Engine, Program};
+use ciphergram_accel::{Engine, Program};
 
 use super::{KeyRef, PublicKey, public::PublicMaterial};
 use crate::{
     Error, Parameters, Scheme,
     paillier::PaillierSecret,
-    params::{FamilyParameters, Literal},
+    params::Literal,
     private_ranges::RangesSecret,
     random,
-    schemes::{
-        Operation, SecretScheme,
-        rlwe::{asymmetric, symmetric},
-    },
+    schemes::{Operation, SecretScheme, rlwe::symmetric},
     tag::SumKey,
 };
 
@@ -22,14 +19,9 @@ use crate::{
 pub(super) enum SecretMaterial {
     Paillier(PaillierSecret),
     CkksSum(symmetric::Secrets),
-    CkksSumPublic(asymmetric::SumKeyPair),
     #[cfg(test)]
     Plain(crate::schemes::plain::Plain),
 }
-
-/// The error of a key that has nothing to be upgraded.
-const HAS_SUM_KEY: Error =
-    Error::KeyKind { found: "whole", needed: "it has a sum key already: use it as it is" };
 
 /// A key that opens sums. An aggregator must never have it; under `ckks-sum` clients share it.
 pub struct SecretKey {
@@ -46,12 +38,12 @@ impl SecretKey {
     /// The parameters are refused, or there is no randomness.
     pub fn generate(literal: Literal) -> Result<Self, Error> {
         let parameters = Parameters::new(literal)?;
-        match *parameters.family() {
-            FamilyParameters::Paillier { modulus_bits } => {
+        match parameters.scheme().modulus_bits() {
+            Some(modulus_bits) => {
                 let secret = PaillierSecret::generate(modulus_bits)?;
                 Ok(Self::of_factors(parameters, secret, Some(SumKey::draw()?)))
             }
-            _ => Self::of_seed(parameters, &*random::bytes::<32>()?, Some(SumKey::draw()?)),
+            None => Self::of_seed(parameters, &*random::bytes::<32>()?),
         }
     }
 
@@ -66,53 +58,27 @@ impl SecretKey {
         Self { public, material: SecretMaterial::Paillier(secret), sum_key, ranges: None }
     }
 
-    /// Expands the key that a seed names. Where clients share the seed, the sum key comes from it too.
+    /// Expands the key that a seed names, its sum key too.
     ///
     /// # Errors
     /// The parameters are of a scheme whose keys do not grow from seeds.
-    pub(super) fn of_seed(
-        parameters: Parameters,
-        seed: &[u8; 32],
-        sum_key: Option<SumKey>,
-    ) -> Result<Self, Error> {
-        let engine = CpuEngine::new();
-        Ok(match parameters.family() {
-            FamilyParameters::Paillier { .. } => {
-                return Err(Error::Format {
-                    what: "key file",
-                    why: "a seed under Paillier".into(),
-                });
-            }
-            FamilyParameters::CkksSum(_) if parameters.scheme() == Scheme::CkksSumThreshold => {
-                let needed = "sums under ckks-sum-threshold are opened by the openers of a job";
-                return Err(Error::KeyKind { found: "secret", needed });
-            }
-            FamilyParameters::CkksSum(rlwe) => {
-                let rlwe = rlwe.clone();
-                let secrets = symmetric::Secrets::new(seed, &parameters, &rlwe);
-                let public = PublicKey::of_seed(parameters, &rlwe, seed);
-                let sum_key = Some(SumKey::of_seed(seed));
-                Self { public, material: SecretMaterial::CkksSum(secrets), sum_key, ranges: None }
-            }
-            FamilyParameters::CkksSumPublic(rlwe) => {
-                let secret = asymmetric::SumKeyPair::expand(seed, rlwe, &engine)?;
-                let (public, name) = (secret.public().clone(), sum_key.as_ref().map(SumKey::id));
-                let public = PublicKey::of_polynomials(parameters, public, name);
-                Self {
-                    public,
-                    material: SecretMaterial::CkksSumPublic(secret),
-                    sum_key,
-                    ranges: None,
-                }
-            }
-            #[cfg(test)]
-            FamilyParameters::Plain => {
-                let plain = crate::schemes::plain::Plain;
-                let public = PublicKey::of_nothing(parameters);
-                let sum_key = Some(SumKey::of_seed(&[0; 32]));
-                Self { public, material: SecretMaterial::Plain(plain), sum_key, ranges: None }
-            }
-        })
+    pub(super) fn of_seed(parameters: Parameters, seed: &[u8; 32]) -> Result<Self, Error> {
+        #[cfg(test)]
+        if parameters.scheme() == Scheme::Plain {
+            let material = SecretMaterial::Plain(crate::schemes::plain::Plain);
+            let (public, sum_key) = (PublicKey::of_nothing(parameters), SumKey::of_seed(&[0; 32]));
+            return Ok(Self { public, material, sum_key: Some(sum_key), ranges: None });
+        }
+        let Some(rlwe) = parameters.rlwe().cloned() else {
+            return Err(Error::Format { what: "key file", why: "a seed under Paillier".into() });
+        };
+        if parameters.scheme() == Scheme::CkksSumThreshold {
+            let needed = "sums under ckks-sum-threshold are opened by the openers of a job";
+            return Err(Error::KeyKind { found: "secret", needed });
+        }
+        let material = SecretMaterial::CkksSum(symmetric::Secrets::new(seed, &parameters, &rlwe));
+        let public = PublicKey::of_seed(parameters, &rlwe, seed);
+        Ok(Self { public, material, sum_key: Some(SumKey::of_seed(seed)), ranges: None })
     }
 
     /// Puts a secret of private ranges beside it, which is in the files of its clients from then on.
@@ -145,18 +111,13 @@ impl SecretKey {
     /// # Errors
     /// It has a sum key, or there is no randomness.
     pub fn upgrade(mut self) -> Result<Self, Error> {
-        if self.sum_key.is_some() {
-            return Err(HAS_SUM_KEY);
-        }
-        let sum_key = SumKey::draw()?;
-        let (parameters, name) = (self.public.parameters.clone(), Some(sum_key.id()));
-        self.public = match self.public.material {
-            PublicMaterial::Paillier(modulus) => PublicKey::of_modulus(parameters, modulus, name),
-            PublicMaterial::CkksSumPublic(public) => {
-                PublicKey::of_polynomials(parameters, public, name)
-            }
-            _ => return Err(HAS_SUM_KEY),
+        let (None, PublicMaterial::Paillier(modulus)) = (&self.sum_key, &self.public.material)
+        else {
+            let needed = "it has a sum key already: use it as it is";
+            return Err(Error::KeyKind { found: "whole", needed });
         };
+        let (sum_key, parameters) = (SumKey::draw()?, self.public.parameters.clone());
+        self.public = PublicKey::of_modulus(parameters, modulus.clone(), Some(sum_key.id()));
         Ok(Self { sum_key: Some(sum_key), ..self })
     }
 
@@ -182,7 +143,6 @@ impl SecretKey {
         match &self.material {
             SecretMaterial::Paillier(secret) => secret,
             SecretMaterial::CkksSum(secrets) => secrets.of_values(values),
-            SecretMaterial::CkksSumPublic(secret) => secret,
             #[cfg(test)]
             SecretMaterial::Plain(plain) => plain,
         }

@@ -20,10 +20,6 @@ pub const CHUNK_BYTES: usize = 1280;
 /// The last chunk is cut to the units that it needs.
 ///
 /// Chunks come in *groups*: those of one polynomial; under Paillier each chunk is a group of its own.
-/// Under `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,
-/// whole, without head or values. All values of the group need all of it, so a group opens only if
-/// all of its chunks are of the same contributors. After the mask comes a *guard*: a chunk of zeros, which
-/// a mask that was tampered with would fill with coefficients of the secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bits of a field: a value and the headroom of all contributors.
@@ -40,12 +36,8 @@ pub struct Geometry {
     pub slots_per_unit: usize,
     /// Bytes of one unit.
     pub unit_bytes: usize,
-    /// Chunks of a group that are its mask.
-    pub mask_chunks: usize,
-    /// Chunks of a group, after its mask, whose slots are zero.
-    pub guard_chunks: usize,
-    /// Chunks of a whole group that carry values; the last group is cut to those that it needs.
-    pub value_chunks: usize,
+    /// Chunks of a whole group; the last group is cut to those that it needs.
+    pub group_chunks: usize,
 }
 
 impl Geometry {
@@ -75,23 +67,17 @@ impl Geometry {
         Err(ParameterError::no_room(literal.clients, literal.bits))
     }
 
-    /// Returns the chunks of a group before those that carry values: its mask and its guard.
-    pub(crate) fn first_value_chunk(&self) -> usize {
-        self.mask_chunks + self.guard_chunks
-    }
-
     /// Cuts a stream of `values` values.
     #[must_use]
     pub fn chunks(&self, values: usize) -> Chunks {
-        let carrying = values.div_ceil(self.values_per_chunk()).max(1);
-        let count = carrying + carrying.div_ceil(self.value_chunks) * self.first_value_chunk();
+        let count = values.div_ceil(self.values_per_chunk()).max(1);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let (last, chunk_bytes) = (count - 1, self.chunk_bytes());
         let cut = Chunks { geometry: *self, values, count, chunk_bytes, bytes: 0 };
         Chunks { bytes: cut.offset_of(last) + cut.units_of(last) * self.unit_bytes, ..cut }
     }
 
-    /// Values of a whole chunk that carries values.
+    /// Values of a whole chunk.
     #[must_use]
     pub fn values_per_chunk(&self) -> usize {
         self.slots_per_chunk * self.fields_per_slot - self.head_fields
@@ -108,17 +94,10 @@ impl Geometry {
         self.chunk_bytes() / beats::BYTES
     }
 
-    /// Chunks of a whole group.
-    #[must_use]
-    pub fn group_chunks(&self) -> usize {
-        self.first_value_chunk() + self.value_chunks
-    }
-
-    /// Returns the bytes a value in whole groups.
+    /// Returns the bytes a value in whole chunks.
     #[must_use]
     pub fn bytes_per_value(&self) -> f64 {
-        let values = self.value_chunks * self.values_per_chunk();
-        (self.group_chunks() * self.chunk_bytes()) as f64 / values as f64
+        self.chunk_bytes() as f64 / self.values_per_chunk() as f64
     }
 }
 
@@ -144,7 +123,7 @@ impl Chunks {
     /// Returns the chunks of the group of `chunk`, itself among them.
     #[must_use]
     pub fn group_of(&self, chunk: u32) -> Range<u32> {
-        let each = self.geometry.group_chunks() as u32;
+        let each = self.geometry.group_chunks as u32;
         chunk / each * each..self.count().min((chunk / each + 1) * each)
     }
 
@@ -154,36 +133,11 @@ impl Chunks {
         self.values
     }
 
-    /// Returns whether `chunk` is a part of its group's mask.
-    #[must_use]
-    pub fn is_mask(&self, chunk: u32) -> bool {
-        chunk as usize % self.geometry.group_chunks() < self.geometry.mask_chunks
-    }
-
-    /// Returns whether `chunk` carries values, and so a head.
-    #[must_use]
-    pub fn carries_values(&self, chunk: u32) -> bool {
-        chunk as usize % self.geometry.group_chunks() >= self.geometry.first_value_chunk()
-    }
-
-    /// Returns the chunks that `chunk` opens with and never without, itself among them: they must
-    /// be of the same contributors.
-    #[must_use]
-    pub fn opening_with(&self, chunk: u32) -> Range<u32> {
-        match self.geometry.mask_chunks {
-            0 => chunk..chunk + 1,
-            _ => self.group_of(chunk),
-        }
-    }
-
-    /// Returns the range of values that `chunk` carries: none if it is of a mask or a guard.
+    /// Returns the range of values that `chunk` carries.
     #[must_use]
     pub fn values_of(&self, chunk: u32) -> Range<usize> {
-        let g = &self.geometry;
-        let (group, place) = (chunk as usize / g.group_chunks(), chunk as usize % g.group_chunks());
-        let before = group * g.value_chunks + place.saturating_sub(g.first_value_chunk());
-        let each = if self.carries_values(chunk) { g.values_per_chunk() } else { 0 };
-        let start = (before * g.values_per_chunk()).min(self.values);
+        let each = self.geometry.values_per_chunk();
+        let start = (chunk as usize * each).min(self.values);
         start..(start + each).min(self.values)
     }
 
@@ -201,9 +155,6 @@ impl Chunks {
     #[must_use]
     pub fn units_of(&self, chunk: u32) -> usize {
         let g = &self.geometry;
-        if !self.carries_values(chunk) {
-            return g.slots_per_chunk / g.slots_per_unit;
-        }
         let fields = g.head_fields + self.values_of(chunk).len();
         fields.div_ceil(g.fields_per_slot).div_ceil(g.slots_per_unit)
     }

@@ -15,8 +15,7 @@ pub enum Scheme {
     Paillier3072 = 3,
     /// Paillier with a 4096-bit modulus.
     Paillier4096 = 4,
-    /// `ckks-sum` whose public key encrypts, for clients who must not hold the secret: 128-bit.
-    CkksSumPublic = 5,
+    // 5 was `ckks-sum-public`.
     /// Integers in the clear, which only tests sum.
     #[cfg(test)]
     Plain = 6,
@@ -34,8 +33,6 @@ pub(crate) enum Family {
     },
     /// `ckks-sum`, also under one-time secrets.
     CkksSum,
-    /// `ckks-sum-public`.
-    CkksSumPublic,
     /// Integers in the clear.
     #[cfg(test)]
     Plain,
@@ -43,12 +40,11 @@ pub(crate) enum Family {
 
 impl Scheme {
     /// Every scheme, in the order of their numbers in frames.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::CkksSum,
         Self::Paillier2048,
         Self::Paillier3072,
         Self::Paillier4096,
-        Self::CkksSumPublic,
         Self::CkksSumThreshold,
     ];
 
@@ -58,7 +54,6 @@ impl Scheme {
         Self::Paillier2048,
         Self::Paillier3072,
         Self::Paillier4096,
-        Self::CkksSumPublic,
         Self::CkksSumThreshold,
         #[cfg(test)]
         Self::Plain,
@@ -72,22 +67,10 @@ impl Scheme {
             Self::Paillier2048 => "paillier-2048",
             Self::Paillier3072 => "paillier-3072",
             Self::Paillier4096 => "paillier-4096",
-            Self::CkksSumPublic => "ckks-sum-public",
             Self::CkksSumThreshold => "ckks-sum-threshold",
             #[cfg(test)]
             Self::Plain => "plain",
         }
-    }
-
-    /// Returns the number of sums that do not open after which a key opens nothing more, if failures of one round say
-    /// anything of a later one: under `ckks-sum-public`, whose secret serves all.
-    ///
-    /// The guard hides 79 bits of it, and three failures in a million rounds tell at most 59; the fourth ends the key
-    /// (`he/docs/verifiable-sums.md`). Under `ckks-sum` each statement has a secret of its own; Paillier has no noise
-    /// to ask about.
-    #[must_use]
-    pub fn max_failures(self) -> Option<usize> {
-        (self == Self::CkksSumPublic).then_some(4)
     }
 
     /// Returns the family, which says how keys and programs are made.
@@ -97,7 +80,6 @@ impl Scheme {
             Self::Paillier2048 => Family::Paillier { modulus_bits: 2048 },
             Self::Paillier3072 => Family::Paillier { modulus_bits: 3072 },
             Self::Paillier4096 => Family::Paillier { modulus_bits: 4096 },
-            Self::CkksSumPublic => Family::CkksSumPublic,
             #[cfg(test)]
             Self::Plain => Family::Plain,
         }
@@ -114,16 +96,7 @@ impl Scheme {
 
     /// Returns whether keys or ciphertexts are written as seeds that polynomials grow from.
     pub(crate) fn grows_from_seeds(self) -> bool {
-        matches!(self.family(), Family::CkksSum | Family::CkksSumPublic)
-    }
-
-    /// Returns the same with a public key that encrypts: what Paillier always is.
-    #[must_use]
-    pub fn with_public_encryption(self) -> Self {
-        match self {
-            Self::CkksSum => Self::CkksSumPublic,
-            other => other,
-        }
+        self.family() == Family::CkksSum
     }
 
     /// Returns the scheme's number in frames.
@@ -149,7 +122,8 @@ impl FromStr for Scheme {
     fn from_str(name: &str) -> Result<Self, ParameterError> {
         let unknown = || {
             ParameterError(format!(
-                "no scheme {name:?}; there are ckks-sum, ckks-sum-threshold, ckks-sum-public, paillier-2048, paillier-3072, paillier-4096"
+                "no scheme {name:?}; there are ckks-sum, ckks-sum-threshold, paillier-2048, paillier-3072, \
+                 paillier-4096"
             ))
         };
         Self::KNOWN.iter().copied().find(|s| s.name() == name).ok_or_else(unknown)

@@ -44,9 +44,7 @@ pub(crate) fn geometry(literal: Literal, field_bits: u32) -> Result<Geometry, Pa
         head: Head::EMPTY,
         slots_per_unit: beats::LANES,
         unit_bytes: beats::BYTES,
-        mask_chunks: 0,
-        guard_chunks: 0,
-        value_chunks: 1,
+        group_chunks: 1,
     };
     g.with_head(literal, fields_per_slot, INTEGER_BITS)
 }
@@ -92,13 +90,7 @@ impl SumScheme for Plain {
         chunks.geometry().slots_per_chunk
     }
 
-    fn range_fault(
-        &self,
-        _: &dyn Engine,
-        _: &Chunks,
-        _: u32,
-        words: &[u64],
-    ) -> Option<CiphertextFault> {
+    fn range_fault(&self, _: &dyn Engine, words: &[u64]) -> Option<CiphertextFault> {
         beats::first_bad_lane(words, RING.primes()).map(CiphertextFault::residue)
     }
 }
@@ -124,7 +116,7 @@ impl RunningSum for BeatSums {
         own: Range<u32>,
         words: &[u64],
     ) -> Result<Option<CiphertextFault>, Error> {
-        let fault = Plain.range_fault(engine, &self.chunks, own.start, words);
+        let fault = Plain.range_fault(engine, words);
         if fault.is_none() {
             let range = self.range(&own);
             let sum = Operand::InOut(&mut self.words[range]);

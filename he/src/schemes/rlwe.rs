@@ -1,8 +1,6 @@
-//! `ckks-sum` and `ckks-sum-public`: RLWE with coefficient encoding, for sums that are exact.
+//! `ckks-sum`: RLWE with coefficient encoding, for sums that are exact.
 //!
 //! # The scheme
-//! Of `ckks-sum`; `ckks-sum-public` differs as described [below](#a-public-key).
-//!
 //! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of
 //! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
 //! [`RlweParameters`]). Large updates have larger rings, N = 16384 with eight primes or N = 32768 with sixteen, where
@@ -39,39 +37,11 @@
 //! - Sampling is two counts of ones in one word of a ChaCha20 stream: no table, no rejection and no
 //!   branch, so it takes the same time whatever it draws.
 //!
-//! # A public key
-//! Under `ckks-sum-public`, for clients who must not hold the secret, the key itself is one such
-//! sample: `b = a·s + e` with a uniform `a` that a seed in the key file names, and `e` as above. To
-//! encrypt one polynomial a client draws a uniform ternary `u` and two of the same noise, `e₀` and `e₁`,
-//! and sends `c₁ = a·u + e₁` and `c₀ = b·u + e₀ + m·2^margin`. Sums of both decrypt as
-//! `c₀ − c₁·s = m·2^margin + e·u + e₀ − e₁·s`: nothing has to be expanded from seeds, and the program is
-//! the same for any number of contributors. The price is a second polynomial on the wire, whole, since
-//! a coefficient of `c₁·s` is of all coefficients of `c₁` (the *mask*: see
-//! [`Geometry`](crate::params::Geometry)), and noise that products with ternary polynomials multiply:
-//! at 64 clients a margin of 25 or 26 bits in place of 12. The bound still is one, for certain, so sums
-//! are exact and decryption cannot fail.
-//!
-//! - **Without the secret** both halves hide `m`: the pairs `(a, b)`, then `(a, c₁)` and `(b, c₀)` are
-//!   samples of ternary RLWE over the rings of the table above, first under `s`, then under `u`, each
-//!   with noise of the standard's deviation (V. Lyubashevsky, C. Peikert, O. Regev, "On ideal lattices
-//!   and learning with errors over rings", 2010). `u` is as near to uniform as 2^-64 a coefficient.
-//! - **A holder of the secret** learns of a sum the exact integers, and of its noise, which is a sum
-//!   too and independent of them. Of a single contribution it learns everything, as under `ckks-sum`: what
-//!   is gained is that clients cannot read one another's.
-//! - **Randomness** is three fresh keys a contribution, one each for `u`, `e₀` and `e₁`, and the index
-//!   of the polynomial. One `u` in two ciphertexts would tell the difference of their messages, so what
-//!   is resumed starts at a polynomial. The public seed of a contribution only names it.
-//! - **Chosen ciphertexts.** An attacker who chooses what is decrypted, and sees whether it was a sum, learns
-//!   of the secret bit by bit, as under any scheme of this kind. So a sum opens only if its tags are those of
-//!   its contributors and a guard of zeros is whole, and failures are counted and end the key: see
-//!   `he/docs/verifiable-sums.md`.
-//!
 //! # Seeds
-//! A seed must never serve two contributions under one `ckks-sum` key: the difference of two `b`s of one `a`
+//! A seed must never serve two contributions under one key: the difference of two `b`s of one `a`
 //! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.
 //! [`SealPermit`](crate::SealPermit) and [`Sealer`](crate::Sealer) see to that.
 
-pub(crate) mod asymmetric;
 mod beats;
 pub(crate) mod parameters;
 mod polynomials;

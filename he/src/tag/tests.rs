@@ -91,17 +91,13 @@ fn read(p: &Parameters, slots: &[BigUint], values: usize) -> (Chunk, BigUint) {
     (chunk, tag)
 }
 
-/// Sets whose heads are of one to four slots, of all schemes.
+/// Sets whose heads are of one to three slots, of all schemes.
 fn sets() -> Vec<(Parameters, usize)> {
     let set = |scheme, clients, bits| Parameters::new(Literal { scheme, clients, bits }).unwrap();
     vec![
         (set(Scheme::CkksSum, 10, 16), 1),
         (set(Scheme::CkksSum, 64, 16), 2),
         (set(Scheme::CkksSum, MAX_CLIENTS, 24), 1),
-        (set(Scheme::CkksSumPublic, 64, 16), 1),
-        (set(Scheme::CkksSumPublic, 513, 19), 2),
-        (set(Scheme::CkksSumPublic, 3, 24).others().remove(0), 2),
-        (set(Scheme::CkksSumPublic, 700, 16).others().remove(0), 4),
         (set(Scheme::Paillier2048, 64, 16), 1),
         (set(Scheme::Paillier3072, 3, 24), 1),
         (set(Scheme::Paillier4096, MAX_CLIENTS, 8), 1),
@@ -131,12 +127,10 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
         assert_eq!(g.head.slots(), slots_of_head, "{name}, {} clients", p.clients());
         let each = g.values_per_chunk();
         let chunks = p.chunks(each + each / 2);
-        let carrying: Vec<u32> =
-            (0..chunks.count()).filter(|&c| chunks.carries_values(c)).collect();
         let r = coefficients(&STATEMENT, 2 + each);
         let clients = p.clients().min(20);
         let mut contributors = vec![];
-        let mut sums = vec![vec![BigUint::ZERO; g.slots_per_chunk]; carrying.len()];
+        let mut sums = vec![vec![BigUint::ZERO; g.slots_per_chunk]; chunks.count() as usize];
         for client in 0..clients {
             let contributor = Contributor { number: client as u16, seed: Seed::draw().unwrap() };
             let (fields, weight) = contribution(&p, chunks.values(), client);
@@ -145,7 +139,7 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
             let update = Quantised::from_fields(fields.clone(), weight);
             let packing = Packing::new(&update, &chunks, &tags);
             let pads = pads(&STATEMENT, &contributor, chunks.count() as usize);
-            for (&chunk, sum) in carrying.iter().zip(&mut sums) {
+            for (chunk, sum) in (0..).zip(&mut sums) {
                 let own = &fields[chunks.values_of(chunk)];
                 let slots = packed(&packing, chunk);
                 let (read, tag) = read(&p, &slots, own.len());
@@ -167,7 +161,7 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
         let expected =
             ExpectedTags::new(SumTags::Padded(&sum_key), &STATEMENT, &listed, &sets, &chunks);
         let offset = i64::from(clients * p.half_steps());
-        for (&chunk, slots) in carrying.iter().zip(&sums) {
+        for (chunk, slots) in (0..).zip(&sums) {
             let (sum, tag) = read(&p, slots, chunks.values_of(chunk).len());
             let pads: BigUint = contributors.iter().map(|(_, pads)| &pads[chunk as usize]).sum();
             assert_eq!(tag, sum.product(&r) + pads, "{name}: a sum of {clients}");
@@ -210,9 +204,9 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
             &chunks,
         );
         for other in [&less, &seeds, &numbers, &later] {
-            assert!(carrying.iter().all(|&c| tag_of(other, c) != tag_of(&expected, c)));
+            assert!((0..chunks.count()).all(|c| tag_of(other, c) != tag_of(&expected, c)));
         }
-        assert_ne!(tag_of(&expected, carrying[0]), tag_of(&expected, carrying[1]));
+        assert_ne!(tag_of(&expected, 0), tag_of(&expected, 1));
         assert!(later.coefficients.all != expected.coefficients.all);
     }
 }

@@ -84,7 +84,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Checks the wire bytes of whole chunks for length and range, and what is past the end of a mask. Adds nothing.
+    /// Checks the wire bytes of whole chunks for length and range. Adds nothing.
     ///
     /// # Errors
     /// The first fault.
@@ -92,7 +92,7 @@ impl Accumulator {
         self.check_length(&chunks, bytes)?;
         let words = as_words(&mut self.room, bytes);
         let scheme = self.key.sums(self.chunks.values());
-        scheme.range_fault(&*self.engine, &self.chunks, chunks.start, words).map_or(Ok(()), Err)
+        scheme.range_fault(&*self.engine, words).map_or(Ok(()), Err)
     }
 
     /// Checks a whole stream, ciphertext by ciphertext, and then adds it: length, range, and for Paillier that each is
@@ -236,16 +236,11 @@ fn check_words(
     words: &[u64],
 ) -> Result<(), Error> {
     let scheme = key.sums(chunks.values());
-    let piece_words = PIECE_CHUNKS * chunks.geometry().chunk_bytes() / 8;
-    for (first, words) in (first..).step_by(PIECE_CHUNKS).zip(words.chunks(piece_words)) {
-        let fault = match scheme.range_fault(engine, chunks, first, words) {
-            None => scheme.batch_fault(engine, words)?,
-            fault => fault,
-        };
-        if let Some(fault) = fault {
-            let (chunk, fault) = fault.locate(scheme.places_per_chunk(chunks));
-            return Err(Error::Ciphertext { chunk: first + chunk, fault });
-        }
-    }
-    Ok(())
+    let fault = match scheme.range_fault(engine, words) {
+        None => scheme.batch_fault(engine, words)?,
+        fault => fault,
+    };
+    let Some(fault) = fault else { return Ok(()) };
+    let (chunk, fault) = fault.locate(scheme.places_per_chunk(chunks));
+    Err(Error::Ciphertext { chunk: first + chunk, fault })
 }

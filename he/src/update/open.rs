@@ -330,7 +330,7 @@ impl<'a> Opening<'a> {
         let counts = self.sum.sets.iter().map(ContributorSet::count).collect();
         let opener = self.key.opener(self.chunks.values(), &self.statement, &counts)?;
         let g = self.chunks.geometry();
-        let each = opener.groups_at_once() * g.group_chunks();
+        let each = opener.groups_at_once() * g.group_chunks;
         let runs = (0..self.chunks.count()).step_by(each).map(|first| {
             let end = self.chunks.count().min(first + each as u32);
             (first..end, whole.split_to(end as usize, self.chunks.values_of(end - 1).end))
@@ -372,8 +372,11 @@ impl<'a> Opening<'a> {
         let mut take = |chunk: u32, slots: &[u64]| {
             let (is_theirs, part) = self.check_chunk(chunk, slots, (&mut *column, &mut *values));
             are_theirs &= is_theirs;
-            if self.chunks.carries_values(chunk) && stored.is_ok() {
-                stored = self.store_chunk(chunk, part, values, &mut sink);
+            if stored.is_ok() {
+                // Whatever the outcome, so that it takes the same time; nothing is given away unless all chunks are
+                // right.
+                let at = self.chunks.values_of(chunk).start;
+                stored = sink.put(chunk as usize, part, at, values);
             }
         };
         opener.open(self.engine, &groups, scratch, &mut take)?;
@@ -393,9 +396,6 @@ impl<'a> Opening<'a> {
     ) -> (bool, OpenedPart) {
         let Range { start: at, end } = self.chunks.values_of(chunk);
         let g = self.chunks.geometry();
-        if !self.chunks.carries_values(chunk) {
-            return (slots.iter().fold(0, |any, word| any | word) == 0, (0, 0));
-        }
         values.resize(end - at, 0);
         column.resize(self.chunks.units_of(chunk) * g.slots_per_unit, 0);
         let contributors = self.sum.sets[chunk as usize].count();
@@ -408,26 +408,6 @@ impl<'a> Opening<'a> {
         let offset = (k * u64::from(self.parameters.half_steps())) as i64;
         let is_tagged = self.tags.is_of(chunk, tag, (count, weight), values, offset);
         (is_head & is_within & is_tagged, (contributors, weight))
-    }
-
-    /// Stores the values of a chunk whatever the outcome, so that it takes the same time; nothing is given away
-    /// unless all chunks are right.
-    fn store_chunk(
-        &self,
-        chunk: u32,
-        part: OpenedPart,
-        values: &[i64],
-        sink: &mut impl Sink,
-    ) -> Result<(), Error> {
-        let at = self.chunks.values_of(chunk).start;
-        sink.put(chunk as usize, part, at, values)?;
-        // A mask has no head of its own: it is of those that the values are of.
-        let group = self.chunks.group_of(chunk);
-        if chunk == group.start + self.chunks.geometry().first_value_chunk() as u32 {
-            let mut masks = group.start..chunk;
-            masks.try_for_each(|mask| sink.put(mask as usize, part, at, &[]))?;
-        }
-        Ok(())
     }
 
     /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors

@@ -42,8 +42,8 @@ impl Sealer {
     ///
     /// # Errors
     /// A key without a sum key, or of another job; a number that is no client's; integers of other
-    /// parameters, or not as many as agreed; chunks that this process has sealed already; under
-    /// `ckks-sum-public`, a permit that was resumed within a polynomial; the engine's, or no randomness.
+    /// parameters, or not as many as agreed; chunks that this process has sealed already; the engine's, or no
+    /// randomness.
     pub fn new<'a>(
         key: impl Into<KeyRef<'a>>,
         engine: Arc<dyn Engine>,
@@ -66,11 +66,6 @@ impl Sealer {
         }
         let chunks = parameters.chunks(update.count());
         let (public, next) = (key.public().clone(), permit.next());
-        // The rest of a polynomial would be under another mask than its beginning.
-        let group = chunks.opening_with(next.min(chunks.count() - 1));
-        if group.start < next && next < group.end {
-            return Err(Error::ResumedWithin { next, start: group.start, end: group.end });
-        }
         let (encryptor, keys) = match key {
             KeyRef::Client(key) => (key.public().encryption()?.encryptor(&*engine)?, None),
             KeyRef::Secret(key, _) => {
@@ -232,7 +227,7 @@ impl Sealer {
 
     /// Returns the chunks to seal next, to the end of a group.
     fn next_chunks(&self, pace: Pace) -> Range<u32> {
-        let each = self.chunks.geometry().group_chunks() as u32;
+        let each = self.chunks.geometry().group_chunks as u32;
         let groups = (self.next / each).saturating_add(self.encryptor.groups_at_once(pace));
         self.next..self.chunks.count().min(groups.saturating_mul(each)).max(self.next)
     }

@@ -193,27 +193,19 @@ impl Application for SumApplication {
     }
 }
 
-/// Returns all chunks in shards of about the same length, none of which parts a group.
+/// Returns all chunks in shards of about the same length.
 fn shards(chunks: &Chunks) -> Vec<Range<u32>> {
-    let (count, mut all, mut start) = (chunks.count(), vec![], 0);
+    let count = chunks.count();
     let each = count.div_ceil(SHARDS).max(1);
-    while start < count {
-        let last = (start + each).min(count) - 1;
-        let end = chunks.opening_with(last).end;
-        all.push(start..end);
-        start = end;
-    }
-    all
+    (0..count).step_by(each as usize).map(|start| start..count.min(start + each)).collect()
 }
 
 /// Returns the layout of contributions of these chunks.
 fn layout(chunks: &Chunks) -> ChunkLayout {
-    let (geometry, of_one) = (chunks.geometry(), NonZeroU32::MIN);
-    let group = if geometry.mask_chunks == 0 { 1 } else { geometry.group_chunks() };
+    let chunk_bytes = NonZeroU32::new(chunks.geometry().chunk_bytes() as u32);
     ChunkLayout {
-        chunk_bytes: NonZeroU32::new(geometry.chunk_bytes() as u32).unwrap_or(of_one),
+        chunk_bytes: chunk_bytes.unwrap_or(NonZeroU32::MIN),
         total_bytes: chunks.total_bytes() as u64,
-        group_chunks: NonZeroU32::new(group as u32).unwrap_or(of_one),
     }
 }
 

@@ -6,16 +6,13 @@ use std::ops::Range;
 
 use super::ack::Refusal;
 
-/// The layout of a contribution: chunks of one length, the last cut to what is left. Groups of chunks
-/// open only together: their sums must have the same contributors, and they must be of one [`Shard`].
+/// The layout of a contribution: chunks of one length, the last cut to what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkLayout {
     /// Bytes of every chunk but the last.
     pub chunk_bytes: NonZeroU32,
     /// Bytes of all chunks; 0 of none.
     pub total_bytes: u64,
-    /// Chunks of every group but the last. In most schemes a chunk is a group alone.
-    pub group_chunks: NonZeroU32,
 }
 
 impl ChunkLayout {
@@ -30,13 +27,6 @@ impl ChunkLayout {
     pub fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
         let offset = |chunk: u32| u64::from(chunk) * u64::from(self.chunk_bytes.get());
         offset(chunks.start).min(self.total_bytes)..offset(chunks.end).min(self.total_bytes)
-    }
-
-    /// Returns the group of a chunk: the chunks that open only together, itself among them.
-    #[must_use]
-    pub fn group(&self, chunk: u32) -> Range<u32> {
-        let first = chunk - chunk % self.group_chunks;
-        first..first.saturating_add(self.group_chunks.get()).min(self.chunk_count())
     }
 
     /// Returns the whole chunks that a payload holds.

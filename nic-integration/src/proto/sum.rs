@@ -86,8 +86,8 @@ impl SumRegion {
     ///
     /// # Errors
     ///
-    /// [`NicError::Shards`] if the shards do not follow one another over all chunks, or split a
-    /// group; [`NicError::Staged`] if whole contributions take more bytes than may wait.
+    /// [`NicError::Shards`] if the shards do not follow one another over all chunks; [`NicError::Staged`] if whole
+    /// contributions take more bytes than may wait.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
         let SumConfig { round, contributors, target, layout, shards, counts } = config;
         let whole = counts != Counts::Chunks;
@@ -100,10 +100,7 @@ impl SumRegion {
             let chunks = &shard.chunks;
             let follows = chunks.start == next && chunks.end > next && chunks.end <= chunk_count;
             next = chunks.end;
-            let fits = follows
-                && layout.group(chunks.start).start >= chunks.start
-                && layout.group(chunks.end - 1).end <= chunks.end;
-            fits.then(|| LockedShard::new(shard, contributors, target, layout, whole))
+            follows.then(|| LockedShard::new(shard, contributors, target, layout, whole))
         });
         let shards = shards.collect::<Option<Vec<_>>>().ok_or(NicError::Shards)?;
         if next != chunk_count {
@@ -174,9 +171,8 @@ impl SumRegion {
         self.close_all(&[chunk]) == 1
     }
 
-    /// Closes chunks, given in ascending order; those of one group at the same moment. Returns how
-    /// many were open. If only whole contributions count, none becomes whole after the first call:
-    /// whenever chunks are closed, all are of the same contributors.
+    /// Closes chunks, given in ascending order. Returns how many were open. If only whole contributions count, none
+    /// becomes whole after the first call: whenever chunks are closed, all are of the same contributors.
     pub fn close_all(&self, chunks: &[u32]) -> usize {
         let whole = self.0.whole.as_ref().map(|whole| lock(whole).close());
         let mut count = 0;
@@ -198,17 +194,15 @@ impl SumRegion {
         count
     }
 
-    /// Finishes the sum of a closed chunk. If not everybody is in it, the other chunks of its group
-    /// must be closed as well: at a deadline all are.
+    /// Finishes the sum of a closed chunk.
     ///
     /// # Errors
     ///
-    /// The reason to withhold it: the accumulator's, that the chunks of its group have different
-    /// contributors, or that the chunk is open or empty.
+    /// The reason to withhold it: the accumulator's, or that the chunk is open or empty.
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, String> {
         let shard = self.0.shards.get(self.shard(chunk));
         match shard.map(|shard| shard.state.lock()) {
-            Some(Ok(mut state)) => state.finish(chunk, self.0.layout),
+            Some(Ok(mut state)) => state.finish(chunk),
             // The sum may or may not hold what was being added then.
             Some(Err(_)) => Err(format!("chunk {chunk}: a pipeline failed while it added")),
             None => Err(format!("there is no chunk {chunk}")),

@@ -447,8 +447,7 @@ impl<A: Application> Aggregator<A> {
         };
         let (rkey, unsettled) = (round.rkey(), round.unsettled());
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        // Before any is settled: pipelines still add, and the chunks of a group must have the same
-        // contributors.
+        // Before any is settled: pipelines still add.
         region.close_all(&unsettled);
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }

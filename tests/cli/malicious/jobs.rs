@@ -11,7 +11,7 @@ const ENCRYPT: &str = "encrypt --key keys/clients/0.json --in g0 --out none";
 
 #[test]
 fn every_command_names_a_missing_job() {
-    let Scene { place, .. } = Scene::new("ckks-sum-public");
+    let Scene { place, .. } = Scene::new("paillier-2048");
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0";
     let join = "join --key keys/clients/0.json --server 127.0.0.1:9 --in g0 --out none";
     let decrypt = "decrypt --key keys/secret.json --in none --out out";
@@ -39,7 +39,7 @@ fn aggregators_take_no_private_key() {
 /// A client whose file was changed seals as someone whom it is not: its pads are its own.
 #[test]
 fn a_changed_key_file_impersonates_nobody() {
-    let scene = Scene::new("ckks-sum-public");
+    let scene = Scene::new("paillier-2048");
     let place = &scene.place;
     let file = |number: u32| -> Value {
         serde_json::from_slice(&place.read(&format!("keys/clients/{number}.json"))).unwrap()

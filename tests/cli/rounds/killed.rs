@@ -4,25 +4,12 @@
 use std::{
     fs,
     net::UdpSocket,
-    num::NonZeroU32,
-    ops::{ControlFlow, Range},
-    sync::Arc,
+    ops::Range,
     thread,
     time::{Duration, Instant},
 };
 
-use ciphergram_accel::CpuEngine;
-use ciphergram_he::{
-    Agreement, AnyKey, Job, PublicKey, Quantised, SealPermit, Sealer, Update,
-    exchange::Announcement, params::Chunks, random,
-};
-use ciphergram_nic::{
-    Bytes, Driver,
-    federation::nodes::{read_identity, read_node},
-    proto::Config,
-    round::{RoundClient, RoundClientConfig, RoundClientEvent, SumLayout},
-    wire::UdpWire,
-};
+use ciphergram_he::{PublicKey, params::Chunks};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
@@ -36,7 +23,6 @@ const SPOOL: &str = "mean2.spool";
 type Load = (&'static str, usize);
 const LATTICE: Load = ("ckks-sum", 1_500_000);
 const PAILLIER: Load = ("paillier-2048", 60_000);
-const PUBLIC: Load = ("ckks-sum-public", 900_000);
 
 /// Megabits a second of the victim's link.
 const LINK: u32 = 10;
@@ -136,11 +122,7 @@ impl Trio {
         };
         let with = (0..self.chunks.count()).filter(|&chunk| {
             let (all, two) = (holds(chunk, 3), holds(chunk, 2));
-            // A mask or a guard has no values: it is of all where what opens with it is.
-            assert!(
-                all != two || !self.chunks.carries_values(chunk),
-                "chunk {chunk} is of neither"
-            );
+            assert!(all != two, "chunk {chunk} is of neither");
             all
         });
         with.count() as u32
@@ -191,10 +173,9 @@ fn the_deadline_ends_rounds_over_those_present() {
     server.finish().done();
 }
 
-/// Under the scheme that must withhold a polynomial of which a client sent a part, if parts count.
 #[test]
 fn incomplete_contributions_of_killed_clients_never_count() {
-    let trio = Trio::new(PUBLIC.0, PUBLIC.1);
+    let trio = Trio::new(LATTICE.0, LATTICE.1);
     let words = format!("--clients 3 --min-clients 2 {DEADLINE}");
     let (mut server, address) = trio.place.serve(&words);
     for survivor in trio.kill_one(&address) {
@@ -203,10 +184,8 @@ fn incomplete_contributions_of_killed_clients_never_count() {
     }
     let cohorts = trio.cohorts();
     let [(clients, _, values)] = &cohorts[..] else { panic!("a mean is of one cohort") };
-    assert_eq!((clients, &values[..]), (&json!([0, 1]), std::slice::from_ref(&(0..PUBLIC.1))));
-    let empty = (0..trio.chunks.count()).filter(|chunk| !trio.chunks.carries_values(*chunk));
-    let with = trio.chunks_with_victim(&trio.mean(0));
-    assert_eq!(with as usize, empty.count(), "where no values are, nothing tells");
+    assert_eq!((clients, &values[..]), (&json!([0, 1]), std::slice::from_ref(&(0..LATTICE.1))));
+    assert_eq!(trio.chunks_with_victim(&trio.mean(0)), 0);
     let closed = server.event("closed");
     assert_eq!(closed["contributed"], trio.contributed(0), "{closed}");
     assert_eq!((&closed["chunks"], &closed["withheld"]), (&json!(trio.chunks.count()), &json!(0)));
@@ -236,7 +215,7 @@ fn the_missing_are_named() {
 
 #[test]
 fn a_restarted_client_counts_once_gets_sums() {
-    for (scheme, values) in [LATTICE, PAILLIER, PUBLIC] {
+    for (scheme, values) in [LATTICE, PAILLIER] {
         let trio = Trio::new(scheme, values);
         let place = &trio.place;
         let (mut server, address) = place.serve("--clients 3 --deadline 60");
@@ -312,116 +291,4 @@ fn below_the_minimum_no_sum_leaves() {
         "{reported}"
     );
     assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));
-}
-
-/// Client 2 in this process: it sends the first `count` chunks, and is gone.
-fn leaves_after(place: &Place, address: &str, count: u32) {
-    let file = AnyKey::load(&place.path("keys/clients/2.json")).unwrap();
-    let (own_key, key) = (file.as_client(None).unwrap(), file.public());
-    let job = Job::load(&place.path("keys/job.json"), key).unwrap();
-    let update = Update::from_safetensors(&place.read("g2")).unwrap();
-    let agreement = Agreement::new(update.specs(), vec![HALF_STEPS], 1).unwrap();
-    let seed = random::bytes().unwrap();
-    let own = Quantised::new(&update, &agreement, 1, key.parameters(), &seed).unwrap();
-    let (engine, permit) = (Arc::new(CpuEngine::new()), SealPermit::draw().unwrap());
-    let terms = job.terms(0, &agreement).unwrap();
-    let sealer = Sealer::new(own_key, engine, own, permit, &terms).unwrap();
-    let (chunks, seed) = (*sealer.chunks(), sealer.contributor().seed);
-    let stream = Bytes::from(sealer.seal_all().unwrap());
-    let config = RoundClientConfig {
-        endpoint: Config::new(
-            read_identity(&place.path("keys/client.identity")).unwrap(),
-            NonZeroU32::new(77).unwrap(),
-            [77; 32],
-        ),
-        addr: address.parse().unwrap(),
-        aggregator: read_node(&place.path("keys/server.node")).unwrap(),
-        contributor: VICTIM as u16,
-        seed: [1; 32],
-    };
-    let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
-    let mut node = RoundClient::new(config).unwrap();
-    let hello = Announcement { seed, job: job.id(), lowest_round: 0, agreement, proposal: None }
-        .to_bytes(key);
-    node.join(driver.now(), seed.id(), hello, None).unwrap();
-    let (mut open, mut next, mut counted) = (false, 0, 0);
-    let chunk_bytes = NonZeroU32::new(chunks.bytes_of(0) as u32).unwrap();
-    let iteration = |node: &mut RoundClient, now| {
-        while let Some(event) = node.poll_event() {
-            counted += u32::from(matches!(event, RoundClientEvent::Counted { .. }));
-            if matches!(event, RoundClientEvent::Opened(_)) {
-                let layout = SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
-                node.accept(now, layout).unwrap();
-                open = true;
-            }
-        }
-        while open && next < count && node.can_push() {
-            let at = chunks.offset_of(next);
-            let bytes = stream.slice(at..at + chunks.bytes_of(next));
-            node.push(now, next, chunk_bytes, bytes).unwrap();
-            next += 1;
-        }
-        if open && next == count && counted == count {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(Duration::from_millis(1))
-        }
-    };
-    driver.run(&mut node, iteration).unwrap();
-    // Until all of it is acknowledged.
-    driver.linger(&mut node, Duration::from_millis(500)).unwrap();
-}
-
-/// Where masks are, a client that leaves amid a polynomial spoils it: no part of the round is taken
-/// for a mean, and it is named. One that leaves between polynomials, or sends nothing, does not.
-#[test]
-fn clients_leaving_within_a_polynomial_are_named() {
-    // Side by side: each waits for its deadline.
-    thread::scope(|scope| {
-        for (polynomials, more) in [(0, 0), (0, 1), (1, -1), (1, 0), (1, 1)] {
-            scope.spawn(move || leaves_amid(polynomials, more));
-        }
-    });
-}
-
-/// Runs a round that client 2 leaves after `polynomials` whole polynomials and `more` chunks.
-fn leaves_amid(polynomials: i32, more: i32) {
-    let trio = Trio::new("ckks-sum-public", 90_000);
-    let place = &trio.place;
-    let (group, all) = (trio.chunks.geometry().group_chunks() as u32, trio.chunks.count());
-    assert!(all > group, "two polynomials");
-    let count = (polynomials * group as i32 + more) as u32;
-    let (mut server, address) =
-        place.serve(&format!("--clients 3 --min-clients 2 {DEADLINE} --by-chunk"));
-    let own = |i| place.join_with(&format!("clients/{i}.json"), &address, i, "");
-    let survivors = [0, 1].map(own);
-    leaves_after(place, &address, count);
-    let reported = survivors.map(Process::finish);
-    let closed = server.event("closed");
-    let first = count / group * group;
-    if count == first {
-        assert_eq!(closed["contributed"], trio.contributed(count), "{closed}");
-        assert!(reported.iter().all(|ran| ran.code == Some(0)), "{reported:?}");
-        place.done("decrypt --key keys/secret.json --in mean0 --out mean9");
-        let carrying = |chunk: &u32| trio.chunks.carries_values(*chunk) && *chunk >= count;
-        let without = (0..all).filter(carrying).count() as u32;
-        assert_eq!(trio.chunks_with_victim(&trio.mean(9)), all - without, "{count} chunks");
-        server.finish().done();
-        return;
-    }
-    let last = all.min(first + group) - 1;
-    let expected = format!(
-        "clients [2] are in a part of chunks {first} to {last} only, which cannot be opened \
-         without each other: start the round again, without these clients or with all that they \
-         have to send"
-    );
-    assert!(closed["reason"].as_str().unwrap().ends_with(&expected), "{closed}");
-    let withheld = last + 1 - count;
-    assert_eq!(closed["withheld"], withheld, "what everybody is in has left");
-    for ran in &reported {
-        assert!(ran.error(1).ends_with(&expected), "{ran:?}");
-    }
-    let error = server.finish().error(1);
-    assert!(error.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{error}");
-    assert!((0..2).all(|i| !place.path(&format!("mean{i}")).exists()));
 }

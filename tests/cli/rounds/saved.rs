@@ -81,7 +81,7 @@ fn the_minimum_may_be_lowered_afterwards() {
 /// With the secret key, and with a client's own, whose sum is written as it is.
 #[test]
 fn failed_outputs_are_written_by_command_again() {
-    for (scheme, key) in [("ckks-sum", "secret.json"), ("ckks-sum-public", "clients/0.json")] {
+    for (scheme, key) in [("ckks-sum", "secret.json"), ("paillier-2048", "clients/0.json")] {
         let place = Place::with_key(scheme, 2);
         let brought = two(&place, (3..5).map(mixed).collect());
         let (mut server, address) = place.serve("--clients 2");

@@ -36,7 +36,7 @@ pub(crate) fn add(
 }
 
 /// Adds `change` to a coefficient of the polynomial, or the part of one, that `bytes` are.
-pub(crate) fn add_coefficient(key: &PublicKey, bytes: &mut [u8], index: usize, change: &BigInt) {
+fn add_coefficient(key: &PublicKey, bytes: &mut [u8], index: usize, change: &BigInt) {
     let primes = key.parameters().rlwe().unwrap().ring.primes();
     for (i, &q) in primes.iter().enumerate() {
         let lane = index * primes.len() + i;

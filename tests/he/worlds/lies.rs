@@ -90,7 +90,7 @@ impl Draft {
             changes: vec![],
             added: BTreeMap::new(),
         };
-        let at_once = village.chunks.geometry().mask_chunks > 0 || below(rng, 2) == 0;
+        let at_once = below(rng, 2) == 0;
         for chunk in 0..village.chunks.count() {
             let left_out = if at_once { places.len() } else { below(rng, places.len() + 1) };
             let (mut set, mut parts) = (ContributorSet::none(places.len()), vec![]);
@@ -286,10 +286,8 @@ impl Draft {
 
     fn add_ciphertext(&mut self, village: &Village<'_>, rng: &mut ChaCha20Rng) -> bool {
         let g = *village.chunks.geometry();
-        // Where no value can be, too: a guard, what is past the last value, the head.
-        let all = 0..village.chunks.count();
-        let chunks: Vec<_> = all.filter(|&chunk| !village.chunks.is_mask(chunk)).collect();
-        let chunk = chunks[below(rng, chunks.len())];
+        // Where no value can be, too: what is past the last value, the head.
+        let chunk = below(rng, village.chunks.count() as usize) as u32;
         let slots = village.chunks.units_of(chunk) * g.slots_per_unit;
         let bit = below(rng, g.fields_per_slot * g.field_bits as usize);
         let change = BigInt::from(1 + below(rng, 5)) << bit;

@@ -16,14 +16,13 @@ const ROUNDS: [u64; 2] = [3, 4];
 /// Ranges of the terms that they were given.
 const RANGES: [f64; 2] = [1.0, 8.0];
 
-/// Returns the keys of all worlds: two of `ckks-sum`, whose heads take one slot and two, and two under which a
+/// Returns the keys of all worlds: two of `ckks-sum`, whose heads take one slot and two, and one under which a
 /// client's file opens nothing.
-pub(crate) fn keys() -> [Key; 4] {
+pub(crate) fn keys() -> [Key; 3] {
     [
         generate(Scheme::CkksSum, 10, 16),
         generate(Scheme::CkksSum, 64, 16),
         generate(Scheme::Paillier2048, 6, 16),
-        generate(Scheme::CkksSumPublic, 6, 16),
     ]
 }
 

@@ -389,12 +389,9 @@ fn sum(round: u32, contributor: u16, (first_chunk, each): (u32, u32), data: &[u8
     SumMessage { rkey: 6, round, contributor, first_chunk, chunk_bytes, data }
 }
 
-/// Three chunks, two of them a group.
-const LAYOUT: ChunkLayout = ChunkLayout {
-    chunk_bytes: NonZeroU32::new(8).unwrap(),
-    total_bytes: 20,
-    group_chunks: NonZeroU32::new(2).unwrap(),
-};
+/// Three chunks.
+const LAYOUT: ChunkLayout =
+    ChunkLayout { chunk_bytes: NonZeroU32::new(8).unwrap(), total_bytes: 20 };
 
 /// Adds bytes as integers; remembers every addition.
 struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
@@ -528,27 +525,6 @@ fn sums_that_arrive_together_are_answered_apart() {
     // The one that closes a chunk leaves none for the next.
     let full: [(u16, u32, &[u8]); 2] = [(2, 1, &[4; 8]), (3, 1, &[5; 8])];
     assert_eq!(send(&full), (vec![Ok(()), Err(Refusal::RoundClosed)], vec![(1, 4)]));
-}
-
-/// Chunks 0 and 1 are a group: the result of its check does not outlast the next bit.
-#[test]
-fn companions_are_withheld_until_contributors_match() {
-    let mut pair = Pair::new(3, Faults::default());
-    let region = region(7, &Arc::default());
-    region.bind(5, Peer { node: node(1), incarnation: 11 });
-    pair.ends[1].register_sum(6, region).unwrap();
-    let mut send = |chunk: u32, data: &[u8]| {
-        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
-        pair.ends[0].sum(now, peer, sum(4, 5, (chunk, 8), data)).unwrap();
-        pair.run(Duration::from_secs(1));
-        let region = pair.ends[1].sum_region(6).unwrap();
-        region.close(chunk);
-        (0..=chunk).map(|chunk| region.finish(chunk)).collect::<Vec<_>>()
-    };
-    let [Err(why)] = &send(0, &[1; 8])[..] else { panic!("half of two that need each other") };
-    assert!(why.starts_with("clients [5] are in a part of chunks 0 to 1 only"), "{why}");
-    assert_eq!(send(1, &[1; 8]), [Ok(vec![0]), Ok(vec![1])]);
-    assert_eq!(send(2, &[1; 4]), [Ok(vec![0]), Ok(vec![1]), Ok(vec![2])]);
 }
 
 /// Returns the process of a node that has no session with endpoint 1, at the second end of a pair.

@@ -38,18 +38,15 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// Returns a key for four clients at 16 bits, or under `ckks-sum-public` at 24, the same at every call.
+/// Returns a key for four clients at 16 bits, the same at every call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
-    static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
     static PAILLIER: OnceLock<SecretKey> = OnceLock::new();
     let place = match scheme {
         Scheme::CkksSum => &LATTICE,
-        Scheme::CkksSumPublic => &PUBLIC,
         _ => &PAILLIER,
     };
-    let bits = if scheme == Scheme::CkksSumPublic { 24 } else { 16 };
-    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits }).unwrap())
+    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits: 16 }).unwrap())
 }
 
 /// Returns a job of all clients of a key, of which at least two are summed: the same at every call.

@@ -63,7 +63,6 @@ pub(crate) fn hello(contribution: u8) -> Vec<u8> {
 const LAYOUT: ChunkLayout = ChunkLayout {
     chunk_bytes: CHUNK_BYTES,
     total_bytes: 8 * (WORDS as u64 * (CHUNKS as u64 - 1) + LAST_WORDS as u64),
-    group_chunks: NonZeroU32::MIN,
 };
 const PARTED: u32 = 9;
 

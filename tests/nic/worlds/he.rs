@@ -43,7 +43,6 @@ fn lattice() -> &'static SecretKey {
 }
 
 struct Client {
-    key: &'static SecretKey,
     node: Option<RoundClient>,
     number: u16,
     addr: SocketAddr,
@@ -61,7 +60,6 @@ struct Client {
 }
 
 struct World {
-    key: &'static SecretKey,
     seed: u64,
     network: Network,
     aggregator: Option<Aggregator<SumApplication>>,
@@ -70,7 +68,7 @@ struct World {
 }
 
 impl World {
-    fn new(key: &'static SecretKey, seed: u64, clients: u16) -> Self {
+    fn new(seed: u64, clients: u16) -> Self {
         let faults = Faults {
             loss: (seed * 37 % 301) as u32 * 1000,
             duplication: (seed * 53 % 151) as u32 * 1000,
@@ -83,22 +81,15 @@ impl World {
             jitter: Duration::from_micros(seed * 71 % 5000),
         };
         let network = Network::new(seed, faults);
-        let mut world =
-            Self { key, seed, network, aggregator: None, clients: vec![], incarnations: 0 };
+        let mut world = Self { seed, network, aggregator: None, clients: vec![], incarnations: 0 };
         world.start_aggregator(clients);
         for number in 0..clients {
-            // Up to a polynomial of one scheme, and up to two of the other.
-            let each = if key.public().parameters().scheme() == Scheme::CkksSumPublic {
-                5000
-            } else {
-                500
-            };
-            let values = each * (seed % 17) as usize;
+            // Up to a polynomial.
+            let values = 500 * (seed % 17) as usize;
             let permit = SealPermit::draw().unwrap();
             let (update, weight) = (update(number, 0, values), weight(number));
-            let job = job(key.public());
+            let job = job(lattice().public());
             world.clients.push(Client {
-                key,
                 node: None,
                 number,
                 addr: SERVER.into(),
@@ -146,8 +137,8 @@ impl World {
             seed: [self.seed as u8; 32],
         };
         let application = SumApplication::new(
-            self.key.public().clone(),
-            job(self.key.public()).clone(),
+            lattice().public().clone(),
+            job(lattice().public()).clone(),
             engine(),
             None,
         )
@@ -168,7 +159,7 @@ impl World {
         let client = &mut self.clients[usize::from(number)];
         client.addr = SocketAddr::from(([10, 0, 0, 1], port));
         let mut node = RoundClient::new(config).unwrap();
-        let hello = client.announcement.to_bytes(self.key.public());
+        let hello = client.announcement.to_bytes(lattice().public());
         node.join(now, client.announcement.seed.id(), hello, None).unwrap();
         client.node = Some(node);
         client.open = None;
@@ -206,15 +197,15 @@ impl World {
             assert!(end.withheld == 0 && end.closed as usize == client.sums.len());
             let sum = Sum {
                 contributors: terms.participants.clone(),
-                job: job(self.key.public()).id(),
+                job: job(lattice().public()).id(),
                 round: terms.round,
                 agreement: terms.agreement.clone(),
                 sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
                 stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
             };
             let opened =
-                OpenedSum::open(self.key, &*engine(), &sum, job(self.key.public())).unwrap();
-            counts = check_exact(self.key, &opening.contributors, &sum, &opened, &fields);
+                OpenedSum::open(lattice(), &*engine(), &sum, job(lattice().public())).unwrap();
+            counts = check_exact(lattice(), &opening.contributors, &sum, &opened, &fields);
         }
         counts
     }
@@ -258,7 +249,7 @@ impl Client {
         if let Some((_, terms)) = &self.open
             && node.can_push()
         {
-            let chunks = self.key.public().parameters().chunks(terms.agreement.values());
+            let chunks = lattice().public().parameters().chunks(terms.agreement.values());
             if self.next < chunks.count() {
                 let end = (self.next + PUSHED).min(chunks.count());
                 let bytes = self.stream.slice(chunks.range_of(&(self.next..end)));
@@ -270,7 +261,7 @@ impl Client {
     }
 
     fn on_opened(&mut self, node: &mut RoundClient, now: Time, opening: RoundOpening) {
-        let key = self.key.public();
+        let key = lattice().public();
         let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
         let parameters = key.parameters();
         if self.stream.is_empty() {
@@ -280,7 +271,7 @@ impl Client {
             self.fields = own.fields().unwrap().to_vec();
             let permit = self.permit.take().expect("a client seals once");
             let under = job(key).terms(terms.round, &terms.agreement).unwrap();
-            let own_key = self.key.as_client(self.number);
+            let own_key = lattice().as_client(self.number);
             let sealer = Sealer::new(own_key, engine(), own, permit, &under).unwrap();
             self.stream = sealer.seal_all().unwrap().into();
             self.announcement.lowest_round = terms.round;
@@ -308,7 +299,7 @@ fn worlds(befalls: impl Fn(&mut World, u16)) -> (usize, usize) {
     let (mut full, mut partial) = (0, 0);
     for seed in seeds(WORLDS) {
         let clients = 3 + (seed % 2) as u16;
-        let mut world = World::new(lattice(), seed, clients);
+        let mut world = World::new(seed, clients);
         let at = (seed % 12) as u32;
         let begun = |world: &World| {
             let client = &world.clients[0];
@@ -366,7 +357,7 @@ fn restarted_aggregators_sum_the_same_ciphertexts() {
 /// takes another's place, adds nothing.
 #[test]
 fn unannounced_chunks_do_not_count() {
-    let mut world = World::new(lattice(), 3, 3);
+    let mut world = World::new(3, 3);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     // A fourth is declared, and never joins.
     world.start_aggregator(4);
@@ -424,57 +415,4 @@ fn unannounced_chunks_do_not_count() {
     assert_eq!(refusals, [Refusal::NotContributor; 2]);
     assert!(world.run(FOREVER, ended));
     assert!(world.check().iter().all(|&count| count == 3));
-}
-
-/// In a round whose chunks open in groups, a client that dies is in whole groups, or the groups
-/// that it left half are withheld and name it: no sum that cannot be opened ever leaves.
-#[test]
-fn half_left_masks_are_withheld_and_named() {
-    let key = key(Scheme::CkksSumPublic);
-    let (mut named, mut exact, mut absent) = (0, 0, 0);
-    for seed in seeds(WORLDS) {
-        let clients = 3 + (seed % 2) as u16;
-        let mut world = World::new(key, seed, clients);
-        let chunks = key.public().parameters().chunks(world.clients[0].values + 3);
-        let group = chunks.geometry().group_chunks() as u32;
-        // Before anything, within masks, at their ends, within values, and after all.
-        let mask = chunks.geometry().mask_chunks as u32;
-        let places = [0, 1, mask - 1, mask, mask + 20, group, group + 3, 2 * group, u32::MAX];
-        let at = places[seed as usize % places.len()];
-        let begun = |world: &World| {
-            let client = &world.clients[0];
-            client.open.is_some() && client.next >= at.min(chunks.count()) || client.end.is_some()
-        };
-        assert!(world.run(FOREVER, begun), "seed {seed}");
-        world.clients[0].node = None;
-        assert!(world.run(FOREVER, ended), "seed {seed}: a round must end");
-        let ends: Vec<_> = world.clients.iter().filter_map(|c| c.end.clone()).collect();
-        assert!(
-            ends.iter().all(|end| (end.closed, end.withheld) == (ends[0].closed, ends[0].withheld))
-        );
-        if ends[0].withheld == 0 {
-            let counts = world.check();
-            assert!(counts.iter().all(|&count| count + 1 >= usize::from(clients)));
-            exact += 1;
-            absent += usize::from(counts.iter().any(|&count| count < usize::from(clients)));
-            continue;
-        }
-        named += 1;
-        for end in &ends {
-            assert!(end.reason.contains("clients [0] are in a part of chunks "), "{}", end.reason);
-            assert!(end.withheld <= 2 * group && end.withheld + end.closed == chunks.count());
-        }
-        // Sums that left are of everybody, or of one set for the whole group.
-        for client in world.clients.iter().filter(|client| client.node.is_some()) {
-            for (&chunk, (set, _)) in &client.sums {
-                let companions = chunks.opening_with(chunk);
-                let same = |other| client.sums.get(&other).is_some_and(|(s, _)| s == set);
-                let whole = companions.into_iter().all(same);
-                assert!(whole || set.count() == usize::from(clients), "chunk {chunk}");
-            }
-        }
-    }
-    if seeds(WORLDS).count() > 1 {
-        assert!(named > 10 && exact > 10 && absent > 3, "{named} {exact} {absent}");
-    }
 }

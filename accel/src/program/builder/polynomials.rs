@@ -22,12 +22,6 @@ impl Builder {
         self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, true)
     }
 
-    /// Adds one public polynomial in NTT form that the whole batch shares, such as half a public
-    /// key.
-    pub fn public_key(&mut self, name: &str, ring: &Arc<Ring>, words: &[u64]) -> Var<Ntt> {
-        self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, false)
-    }
-
     /// Adds one secret polynomial in NTT form that the whole batch shares, and other programs too.
     pub fn shared_secret(&mut self, name: &str, ring: &Arc<Ring>, secret: &Constant) -> Var<Ntt> {
         self.shared_constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, secret, true)

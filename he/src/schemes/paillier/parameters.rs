@@ -28,9 +28,7 @@ pub(crate) fn geometry(
         head: Head::EMPTY,
         slots_per_unit: 1,
         unit_bytes,
-        mask_chunks: 0,
-        guard_chunks: 0,
-        value_chunks: 1,
+        group_chunks: 1,
     };
     g.with_head(literal, 1, modulus_bits - 1)
 }

@@ -47,13 +47,7 @@ impl SumScheme for PaillierModulus {
         chunks.geometry().slots_per_chunk
     }
 
-    fn range_fault(
-        &self,
-        _: &dyn Engine,
-        _: &Chunks,
-        _: u32,
-        words: &[u64],
-    ) -> Option<CiphertextFault> {
+    fn range_fault(&self, _: &dyn Engine, words: &[u64]) -> Option<CiphertextFault> {
         self.range_fault(words)
     }
 

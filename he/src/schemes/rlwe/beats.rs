@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
-use ciphergram_accel::{Builder, Engine, Operand, Program, Ring, RunError, beats};
+use ciphergram_accel::{Builder, Engine, Operand, Program, RunError, beats};
 
 use super::parameters::RlweParameters;
 use crate::{
@@ -32,26 +32,12 @@ impl SumScheme for RlweParameters {
     }
 
     fn places_per_chunk(&self, chunks: &Chunks) -> usize {
-        lanes_per_chunk(chunks)
+        chunks.geometry().chunk_beats() * beats::LANES
     }
 
-    /// Finds the first lane that is not below its prime, or past the end of a mask but not zero.
-    fn range_fault(
-        &self,
-        engine: &dyn Engine,
-        chunks: &Chunks,
-        first: u32,
-        words: &[u64],
-    ) -> Option<CiphertextFault> {
-        let bad = self.range.first_bad_lane(engine, words);
-        let stray = first_stray((chunks, first), words, &self.ring);
-        let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
-        let stray = stray.map(|index| CiphertextFault::Item {
-            item: "residue",
-            index,
-            why: "is past the end of its polynomial, but not zero",
-        });
-        stray.or(bad.map(CiphertextFault::residue))
+    /// Finds the first lane that is not below its prime.
+    fn range_fault(&self, engine: &dyn Engine, words: &[u64]) -> Option<CiphertextFault> {
+        self.range.first_bad_lane(engine, words).map(CiphertextFault::residue)
     }
 }
 
@@ -102,7 +88,6 @@ impl RunningSum for LaneSums {
         words: &[u64],
     ) -> Result<Option<CiphertextFault>, Error> {
         let (beats, each) = (self.beat_words, self.sum_words);
-        let first = own.start;
         let range = self.range(&own);
         let sums = &mut self.words[range];
         let mut words = Cow::Borrowed(words);
@@ -119,15 +104,13 @@ impl RunningSum for LaneSums {
             }
             added => added?,
         }
-        let is_bad = sums.chunks_exact(each).any(|sums| sums.last() != Some(&0))
-            || first_stray((&self.chunks, first), &words, &self.scheme.ring).is_some();
-        if !is_bad {
+        if sums.chunks_exact(each).all(|sums| sums.last() == Some(&0)) {
             return Ok(None);
         }
         for (sums, words) in sums.chunks_exact_mut(each).zip(words.chunks_exact(beats)) {
             beats::take_lanes(sums, words, self.scheme.ring.primes());
         }
-        let fault = self.scheme.range_fault(engine, &self.chunks, first, &words);
+        let fault = self.scheme.range_fault(engine, &words);
         // What was taken back is not in the sum, whatever another step says of it.
         Ok(fault.or(Some(CiphertextFault::residue(0))))
     }
@@ -152,31 +135,4 @@ impl RunningSum for LaneSums {
         out.truncate(self.chunks.range_of(&own).len() / 8);
         Ok(out)
     }
-}
-
-/// Returns the lanes of a whole chunk.
-fn lanes_per_chunk(chunks: &Chunks) -> usize {
-    chunks.geometry().chunk_beats() * beats::LANES
-}
-
-/// Finds the first lane of a mask in `words` that is past the end of its polynomial, but not zero.
-fn first_stray((chunks, first): (&Chunks, u32), words: &[u64], ring: &Ring) -> Option<usize> {
-    let g = chunks.geometry();
-    // A mask has no more chunks than it needs: only the last goes past its end.
-    let last = g.mask_chunks.checked_sub(1)?;
-    let (lanes, place) = (lanes_per_chunk(chunks), first as usize % g.group_chunks());
-    let end = ring.len_words() - last * lanes;
-    let skipped = (last + g.group_chunks() - place) % g.group_chunks();
-    let own = words.chunks(g.chunk_bytes() / 8).enumerate().skip(skipped);
-    own.step_by(g.group_chunks())
-        .find_map(|(i, own)| stray_lane(own, end).map(|lane| i * lanes + lane))
-}
-
-/// Finds the first lane of beats, from `end` of a polynomial on, that is not zero.
-pub(super) fn stray_lane(words: &[u64], end: usize) -> Option<usize> {
-    let lanes = words.len() / beats::WORDS * beats::LANES;
-    (end..lanes).find(|lane| {
-        let beat = &words[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
-        beats::lane(beat, lane % beats::LANES) != 0
-    })
 }

@@ -1,4 +1,4 @@
-//! The rings of `ckks-sum` and `ckks-sum-public`, within the security table, and the room of a coefficient.
+//! The rings of `ckks-sum`, within the security table, and the room of a coefficient.
 
 use std::sync::{Arc, LazyLock};
 
@@ -37,15 +37,13 @@ const MAX_CLIENTS_OF_SMALLEST: u32 = 512;
 /// bytes than that ring saves.
 const FEWEST_OF_LARGE: usize = 100_000;
 
-/// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
+/// Ring, noise and margin of a `ckks-sum` set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RlweParameters {
     /// The ring: N = 4096 with two primes of 50 bits, or N = 8192 with four; of large updates N = 16384 with eight, or
     /// N = 32768 with sixteen.
     pub ring: Arc<Ring>,
-    /// The most that a coefficient of the noise of one contribution is away from zero.
-    pub noise_of_one: u64,
-    /// The most that one of the noise of a whole sum is.
+    /// The most that a coefficient of the noise of a whole sum is away from zero.
     pub noise_bound: u64,
     /// Bits below the fields that the summed noise cannot leave.
     pub margin_bits: u32,
@@ -78,22 +76,15 @@ impl RlweParameters {
         (surprise.exp2() * LIKELIEST_NOISE).powi(2).ceil() as u32
     }
 
-    /// Returns the number of beats of the chunks of one polynomial that are sent beside its mask: its guard and
-    /// those that carry values.
-    pub(crate) fn value_beats(&self) -> usize {
-        (self.geometry.guard_chunks + self.geometry.value_chunks) * self.geometry.chunk_bytes()
-            / beats::BYTES
+    /// Returns the number of beats of the chunks of one polynomial.
+    pub(crate) fn polynomial_beats(&self) -> usize {
+        self.geometry.group_chunks * self.geometry.chunk_beats()
     }
 
     /// Returns the words of a coefficient of a message: as many as hold anything modulo Q.
     pub(crate) fn message_words(&self) -> usize {
         let bits: u32 = self.ring.primes().iter().map(|&q| u64::BITS - q.leading_zeros()).sum();
         (bits as usize).div_ceil(64)
-    }
-
-    /// Returns the number of beats of the chunks of one mask.
-    pub(crate) fn mask_beats(&self) -> usize {
-        self.geometry.mask_chunks * self.geometry.chunk_bytes() / beats::BYTES
     }
 }
 
@@ -134,7 +125,7 @@ pub(crate) fn larger(
         let g = set.geometry;
         if g.bytes_per_value() < fewest {
             fewest = g.bytes_per_value();
-            sets.push((least.max(g.value_chunks * g.values_per_chunk() / 2), set));
+            sets.push((least.max(g.group_chunks * g.values_per_chunk() / 2), set));
         }
     }
     sets
@@ -178,12 +169,8 @@ fn ring(degree: usize, primes: usize) -> Arc<Ring> {
 ///
 /// # Bound
 /// Noise is drawn as a centred binomial of 2 × 21 bits, so no coefficient of it is more than 21 away
-/// from zero, ever. Under `ckks-sum` that of one contribution is one such draw, added coefficient by
-/// coefficient as integers; nothing here depends on the ring. Under `ckks-sum-public` it is
-/// `e·u + e₀ − e₁·s` with three draws `e`, `e₀`, `e₁` and ternary `u` and `s`: a coefficient of a
-/// product modulo `X^N + 1` is N terms, each of at most `21 · 1`, so it is at most
-/// `21·N + 21 + 21·N = 21·(2N + 1)`. The noise of a sum is at most
-/// `noise_bound = clients · noise_of_one < 2^(margin − 1)`.
+/// from zero, ever. Each contribution has one such draw; nothing here depends on the ring. The noise of a sum is at
+/// most `noise_bound = clients · 21 < 2^(margin − 1)`.
 ///
 /// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by
 /// the margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with
@@ -204,9 +191,7 @@ fn derive(
 ) -> Result<RlweParameters, ParameterError> {
     let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
     check_security(ring.degree(), prime_bits)?;
-    let Literal { scheme, clients, .. } = literal;
-    let is_smallest = ring.degree() == SMALLEST_DEGREE;
-    if scheme != Scheme::CkksSumPublic && is_smallest && clients > MAX_CLIENTS_OF_SMALLEST {
+    if ring.degree() == SMALLEST_DEGREE && literal.clients > MAX_CLIENTS_OF_SMALLEST {
         return Err(ParameterError::no_room(literal.clients, literal.bits));
     }
     lay_out(ring, literal, field_bits)
@@ -218,11 +203,9 @@ pub(crate) fn lay_out(
     literal: Literal,
     field_bits: u32,
 ) -> Result<RlweParameters, ParameterError> {
-    let Literal { scheme, clients, bits } = literal;
-    let (degree, limbs) = (ring.degree(), ring.primes().len());
-    let is_public = scheme == Scheme::CkksSumPublic;
-    let noise_of_one = NOISE_BOUND * if is_public { 2 * degree as u64 + 1 } else { 1 };
-    let noise_bound = u64::from(clients) * noise_of_one;
+    let Literal { clients, bits, .. } = literal;
+    let limbs = ring.primes().len();
+    let noise_bound = u64::from(clients) * NOISE_BOUND;
     let margin_bits = bit_length(u128::from(noise_bound)) + 1;
     // At degrees up to 32768 a secure Q has at most 868 bits.
     let q = ring.primes().iter().fold(U1024::ONE, |q, &prime| q.wrapping_mul(&U1024::from(prime)));
@@ -243,7 +226,6 @@ pub(crate) fn lay_out(
     let unit_bytes = beats_per_unit * beats::BYTES;
     let slots_per_unit = beats_per_unit * beats::LANES / limbs;
     let slots_per_chunk = CHUNK_BYTES / unit_bytes * slots_per_unit;
-    let guard_chunks = usize::from(is_public);
     let geometry = Geometry {
         field_bits,
         fields_per_slot,
@@ -252,16 +234,14 @@ pub(crate) fn lay_out(
         head: Head::EMPTY,
         slots_per_unit,
         unit_bytes,
-        mask_chunks: if is_public { degree.div_ceil(slots_per_chunk) } else { 0 },
-        guard_chunks,
         // No chunk spans two polynomials: the few coefficients left over carry nothing.
-        value_chunks: degree / slots_per_chunk - guard_chunks,
+        group_chunks: ring.degree() / slots_per_chunk,
     };
     // The largest head is more than the largest fields where these fill what Q leaves above the margin.
     let granularity = if shares_slots { 1 } else { fields_per_slot };
     let geometry = geometry.with_head(literal, granularity, head_bits)?;
     let (ring, range) = (ring.clone(), RangeCheck::new(ring));
-    Ok(RlweParameters { ring, noise_of_one, noise_bound, margin_bits, geometry, range })
+    Ok(RlweParameters { ring, noise_bound, margin_bits, geometry, range })
 }
 
 #[cfg(test)]
@@ -292,12 +272,9 @@ mod tests {
         let q: BigUint = primes.iter().map(|&q| BigUint::from(q)).product();
         assert!(q.bits() <= allowed(rlwe.ring.degree()));
         assert!(primes.iter().all(|q| q % (2 * rlwe.ring.degree() as u64) == 1));
-        // Noise never reaches half of the margin: of a contribution one draw, or two products of
-        // draws with ternary polynomials and one draw more.
-        let (degree, public) = (rlwe.ring.degree(), p.scheme() == Scheme::CkksSumPublic);
-        let one = if public { 21 * degree as u64 + 21 + 21 * degree as u64 } else { 21 };
-        let noise = u64::from(clients) * one;
-        assert_eq!((rlwe.noise_of_one, rlwe.noise_bound), (one, noise));
+        // Noise never reaches half of the margin: of a contribution it is one draw.
+        let noise = u64::from(clients) * 21;
+        assert_eq!(rlwe.noise_bound, noise);
         assert!(2 * noise < 1 << rlwe.margin_bits && 4 * noise >= 1 << rlwe.margin_bits);
         // A field holds the largest sum, and no bit more.
         let largest = u64::from(clients) * ((1 << bits) - 2);
@@ -319,20 +296,10 @@ mod tests {
         assert_eq!(g.unit_bytes * 10, g.slots_per_unit * primes.len() * 64);
         assert!(g.slots_per_chunk.is_multiple_of(g.slots_per_unit));
         assert!((1..=CHUNK_BYTES).contains(&g.chunk_bytes()) && g.values_per_chunk() > 0);
-        // A polynomial's chunks, the guard among them, are within it, and a mask is all of it.
-        let carried = g.guard_chunks + g.value_chunks;
-        assert_eq!(g.guard_chunks, usize::from(public));
-        assert!(g.value_chunks > 0 && carried * g.slots_per_chunk <= degree);
-        assert!((carried + 1) * g.slots_per_chunk > degree);
-        let mask = g.mask_chunks * g.slots_per_chunk;
-        assert!(if public {
-            (degree..degree + g.slots_per_chunk).contains(&mask)
-        } else {
-            mask == 0
-        });
-        let bytes = (g.mask_chunks + carried) * g.chunk_bytes();
-        let values = g.value_chunks * g.values_per_chunk();
-        assert_eq!(bytes as f64 / values as f64, g.bytes_per_value());
+        // A polynomial's chunks are within it.
+        let degree = rlwe.ring.degree();
+        assert!(g.group_chunks > 0 && g.group_chunks * g.slots_per_chunk <= degree);
+        assert!((g.group_chunks + 1) * g.slots_per_chunk > degree);
     }
 
     /// Checks that the head of all clients, at the largest count, weight and tag, is within its slots, and that no
@@ -377,7 +344,7 @@ mod tests {
         for (from, set) in p.larger() {
             check(set, clients, bits);
             let (g, set_before) = (set.geometry(), p.of_values(from - 1));
-            assert_eq!(from, g.value_chunks * g.values_per_chunk() / 2);
+            assert_eq!(from, g.group_chunks * g.values_per_chunk() / 2);
             assert_eq!((set_before, p.of_values(from)), (before, set));
             assert!(g.bytes_per_value() < before.geometry().bytes_per_value());
             assert_eq!(p.chunks(from), g.chunks(from));
@@ -391,13 +358,29 @@ mod tests {
 
     #[test]
     fn every_combination_has_a_set_within_table_and_headroom() {
-        let [chosen, alone] = every_combination_of(Scheme::CkksSum);
+        let (mut chosen, mut alone) = ([0, 0], [0, 0]);
+        for clients in 1..=MAX_CLIENTS {
+            for bits in BITS {
+                let p =
+                    Parameters::new(Literal { scheme: Scheme::CkksSum, clients, bits }).unwrap();
+                check(&p, clients, bits);
+                check_larger(&p, clients, bits);
+                let others = p.others();
+                assert!(others.len() <= 1);
+                let degree = |p: &Parameters| p.rlwe().unwrap().ring.degree();
+                let bytes = |p: &Parameters| p.geometry().bytes_per_value();
+                for other in &others {
+                    check(other, clients, bits);
+                    assert!(bytes(&p) < bytes(other) || degree(&p) < degree(other));
+                    assert!(bytes(&p) <= bytes(other) && p.id() != other.id());
+                }
+                let larger = usize::from(degree(&p) == 8192);
+                chosen[larger] += 1;
+                alone[larger] += usize::from(others.is_empty());
+            }
+        }
         assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
         assert_eq!(alone, [0, 512 * 17], "either ring has room, up to 512 clients");
-        // A margin of 25 bits and more, and a tag in each chunk, are better spent on a larger ring.
-        let [chosen, alone] = every_combination_of(Scheme::CkksSumPublic);
-        assert_eq!(chosen, [0, 17_408]);
-        assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
     }
 
     /// Returns the chance of the likeliest value of the noise of `contributors`: `C(2k, k) / 4^k`, k their coins by
@@ -431,32 +414,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// Counts how often each ring is chosen, and how often it has to be.
-    fn every_combination_of(scheme: Scheme) -> [[usize; 2]; 2] {
-        let (mut chosen, mut alone) = ([0, 0], [0, 0]);
-        for clients in 1..=MAX_CLIENTS {
-            for bits in BITS {
-                let literal = Literal { scheme, clients, bits };
-                let p = Parameters::new(literal).unwrap();
-                check(&p, clients, bits);
-                check_larger(&p, clients, bits);
-                let others = p.others();
-                assert!(others.len() <= 1);
-                let degree = |p: &Parameters| p.rlwe().unwrap().ring.degree();
-                let bytes = |p: &Parameters| p.geometry().bytes_per_value();
-                for other in &others {
-                    check(other, clients, bits);
-                    assert!(bytes(&p) < bytes(other) || degree(&p) < degree(other));
-                    assert!(bytes(&p) <= bytes(other) && p.id() != other.id());
-                }
-                let larger = usize::from(degree(&p) == 8192);
-                chosen[larger] += 1;
-                alone[larger] += usize::from(others.is_empty());
-            }
-        }
-        [chosen, alone]
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use ciphergram_accel::Engine;
+use ciphergram_accel::{Engine, Operand, Program, beats};
 use zeroize::Zeroizing;
 
 use super::{parameters::RlweParameters, rounding::Rounding};
@@ -15,26 +15,12 @@ use crate::{
     spread::spread,
 };
 
-/// Encrypts polynomials of one contribution.
-pub(super) trait EncryptPolynomial: Send + Sync {
-    /// Encrypts polynomial `index`, [`message_words`](RlweParameters::message_words) for each coefficient, to the words
-    /// of a whole group.
-    ///
-    /// # Errors
-    /// The engine's.
-    fn encrypt(
-        &self,
-        engine: &dyn Engine,
-        index: u64,
-        message: &[u64],
-        out: &mut Vec<u64>,
-    ) -> Result<(), Error>;
-}
-
-/// An encryptor of groups by polynomials.
-pub(super) struct GroupEncryptor<E> {
+/// Encrypts polynomials of one contribution, under its seed and noise key.
+pub(super) struct PolynomialEncryptor {
     pub(super) parameters: Arc<RlweParameters>,
-    pub(super) polynomials: E,
+    pub(super) program: Program,
+    pub(super) seed: [u64; 4],
+    pub(super) noise_key: Zeroizing<[u64; 4]>,
 }
 
 /// Words of a polynomial of the larger one of the small rings.
@@ -52,7 +38,7 @@ struct PolynomialBuffer {
     sealed: Zeroizing<Vec<u64>>,
 }
 
-impl<E: EncryptPolynomial> UpdateEncryptor for GroupEncryptor<E> {
+impl UpdateEncryptor for PolynomialEncryptor {
     fn groups_at_once(&self, pace: Pace) -> u32 {
         let (threads, polynomial) =
             (rayon::current_num_threads(), self.parameters.ring.len_words());
@@ -87,7 +73,7 @@ impl<E: EncryptPolynomial> UpdateEncryptor for GroupEncryptor<E> {
     }
 }
 
-impl<E: EncryptPolynomial> GroupEncryptor<E> {
+impl PolynomialEncryptor {
     /// Encrypts the chunks `own` of one group, which are all of it or its last ones.
     fn seal_group(
         &self,
@@ -99,15 +85,15 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
     ) -> Result<(), Error> {
         let (ring, g) = (&self.parameters.ring, &self.parameters.geometry);
         let (degree, words_each, each) =
-            (ring.degree(), ring.primes().len(), g.group_chunks() as u32);
+            (ring.degree(), ring.primes().len(), g.group_chunks as u32);
         // Zero where nothing is sealed: a resumed polynomial must not carry chunks sealed before.
         room.message.clear();
         room.message.resize(degree * self.parameters.message_words(), 0);
         room.slot.resize(words_each, 0);
         room.slots.resize(words_each * g.slots_per_chunk, 0);
         let batch = packing.batch(&own, &mut room.fields)?;
-        for chunk in own.clone().filter(|&chunk| packing.chunks().carries_values(chunk)) {
-            let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
+        for chunk in own.clone() {
+            let start = (chunk % each) as usize * g.slots_per_chunk;
             let (slots, mut count) = (&mut room.slots, 0);
             batch.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
@@ -123,7 +109,15 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
             }
         }
         let index = u64::from(own.start / each);
-        self.polynomials.encrypt(engine, index, &room.message, &mut room.sealed)?;
+        room.sealed.resize(self.parameters.polynomial_beats() * beats::WORDS, 0);
+        let mut operands = [
+            Operand::SecretIn(&room.message),
+            Operand::In(&[index]),
+            Operand::In(&self.seed),
+            Operand::SecretIn(&*self.noise_key),
+            Operand::Out(&mut room.sealed),
+        ];
+        engine.run(&self.program, &mut operands)?;
         let skipped = (own.start % each) as usize * g.chunk_bytes() / 8;
         write_words(out, &room.sealed[skipped..]);
         Ok(())
@@ -183,10 +177,10 @@ impl<const W: usize, D: DecryptPolynomial> Opener for GroupOpener<'_, W, D> {
     ) -> Result<(), Error> {
         let g = &self.parameters.geometry;
         // The last polynomial may hold fewer chunks than the others.
-        scratch.words.resize(g.group_chunks() * g.chunk_bytes() / 8, 0);
-        let index = u64::from(groups.own.start) / g.group_chunks() as u64;
+        scratch.words.resize(g.group_chunks * g.chunk_bytes() / 8, 0);
+        let index = u64::from(groups.own.start) / g.group_chunks as u64;
         self.polynomials.decrypt(engine, index, groups, scratch)?;
-        for (i, chunk) in groups.own.clone().skip(g.mask_chunks).enumerate() {
+        for (i, chunk) in groups.own.clone().enumerate() {
             let count = groups.chunks.units_of(chunk) * g.slots_per_unit;
             self.round(i * g.slots_per_chunk, count, scratch);
             take(chunk, &scratch.slots);

@@ -6,14 +6,14 @@ use std::{
 };
 
 use ciphergram_accel::{
-    Builder, Engine, Operand, Program, Public, beats,
+    Builder, Engine, Operand, Program, Public,
     program::{self, Coeff, Integer, Var},
 };
 use zeroize::Zeroizing;
 
 use super::{
     parameters::RlweParameters,
-    polynomials::{DecryptPolynomial, EncryptPolynomial, GroupEncryptor, opener},
+    polynomials::{DecryptPolynomial, PolynomialEncryptor, opener},
     secret::{OF_SUMS, RlweSecret, host},
 };
 use crate::{
@@ -147,9 +147,7 @@ pub(crate) fn encryptor(
     noise_key: Zeroizing<[u64; 4]>,
 ) -> Box<dyn UpdateEncryptor> {
     let program = encrypt_program(secret, parameters);
-    let beats = parameters.value_beats();
-    let polynomials = SymmetricEncryption { program, seed, noise_key, beats };
-    Box::new(GroupEncryptor { parameters: parameters.clone(), polynomials })
+    Box::new(PolynomialEncryptor { parameters: parameters.clone(), program, seed, noise_key })
 }
 
 /// Makes an opener of a sum of contributions that are all under the uniform polynomials of one seed, each with its own
@@ -181,34 +179,6 @@ impl DecryptPolynomial for CommonDecryption {
         let (index, seed) = ([index], self.seed);
         let mut operands =
             [Operand::In(words), Operand::In(&index), Operand::In(&seed), Operand::Out(integers)];
-        Ok(engine.run(&self.program, &mut operands)?)
-    }
-}
-
-/// The polynomials of one contribution under its seed and noise key.
-struct SymmetricEncryption {
-    program: Program,
-    seed: [u64; 4],
-    noise_key: Zeroizing<[u64; 4]>,
-    beats: usize,
-}
-
-impl EncryptPolynomial for SymmetricEncryption {
-    fn encrypt(
-        &self,
-        engine: &dyn Engine,
-        index: u64,
-        message: &[u64],
-        out: &mut Vec<u64>,
-    ) -> Result<(), Error> {
-        out.resize(self.beats * beats::WORDS, 0);
-        let mut operands = [
-            Operand::SecretIn(message),
-            Operand::In(&[index]),
-            Operand::In(&self.seed),
-            Operand::SecretIn(&*self.noise_key),
-            Operand::Out(out),
-        ];
         Ok(engine.run(&self.program, &mut operands)?)
     }
 }
@@ -257,7 +227,7 @@ impl<'a> Mixed<'a> {
     fn new(secret: &RlweSecret, parameters: &'a RlweParameters) -> Self {
         let ring = secret.ring();
         let mut b = Builder::new("ckks-sum.unpack");
-        let packed = b.beats("beats", ring, parameters.value_beats());
+        let packed = b.beats("beats", ring, parameters.polynomial_beats());
         let sum = b.unpack("b", packed);
         b.output(sum);
         let unpack = b.build();
@@ -340,7 +310,7 @@ fn encrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program 
     let noisy = b.add("as+e", mask, e);
     let m = b.lift("m", ring, message);
     let c = b.add("b", noisy, m);
-    let packed = b.pack("beats", c, parameters.value_beats());
+    let packed = b.pack("beats", c, parameters.polynomial_beats());
     b.output(packed);
     b.build()
 }
@@ -353,7 +323,7 @@ fn decrypt_program(
 ) -> Program {
     let ring = secret.ring();
     let mut b = Builder::new("ckks-sum.decrypt");
-    let packed = b.beats("beats", ring, parameters.value_beats());
+    let packed = b.beats("beats", ring, parameters.polynomial_beats());
     let index = b.index("index");
     let seeds = b.seeds("seeds", contributors);
     let sum = b.unpack("b", packed);
@@ -366,7 +336,7 @@ fn decrypt_program(
 
 #[cfg(test)]
 mod tests {
-    use ciphergram_accel::ReferenceEngine;
+    use ciphergram_accel::{ReferenceEngine, beats};
     use num_bigint::{BigInt, Sign};
 
     use super::*;
@@ -433,9 +403,9 @@ mod tests {
         let mask = mask(&mut b, secret, seed, index);
         let lifted = b.lift("lifted", ring, x);
         let sum = b.add("b", mask, lifted);
-        let packed = b.pack("beats", sum, parameters.rlwe().unwrap().value_beats());
+        let packed = b.pack("beats", sum, parameters.rlwe().unwrap().polynomial_beats());
         b.output(packed);
-        let mut sum = vec![0; parameters.rlwe().unwrap().value_beats() * beats::WORDS];
+        let mut sum = vec![0; parameters.rlwe().unwrap().polynomial_beats() * beats::WORDS];
         let mut operands = [
             Operand::SecretIn(&integers),
             Operand::In(&[5]),

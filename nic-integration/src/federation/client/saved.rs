@@ -121,7 +121,6 @@ fn may_open_later(error: &SchemeError) -> bool {
         error,
         SchemeError::Engine(_)
             | SchemeError::In { .. }
-            | SchemeError::KeySpent { .. }
             | SchemeError::Randomness
             | SchemeError::TooFewContributors { .. }
             | SchemeError::Overflow { .. }

@@ -36,11 +36,9 @@ impl LockedShard {
         let state = Mutex::new(ShardState {
             first: chunks.start,
             words,
-            contributors,
             target,
             adder,
             bits: vec![0; count * words],
-            group: None,
             counts: vec![0; count],
             closed: vec![false; count],
             staged: whole.then(|| Staged::new(words, bytes())),
@@ -55,13 +53,10 @@ pub(super) struct ShardState {
     first: u32,
     /// Words of a chunk's bits.
     words: usize,
-    contributors: u16,
     target: u32,
     adder: Box<dyn ChunkAdder>,
     /// Who has contributed: `[chunk][word]`, contributor 0 in the least significant bit of word 0.
     bits: Vec<u64>,
-    /// The first chunk of the group checked last, and the result, until something is added.
-    group: Option<(u32, Result<(), String>)>,
     /// The number of contributors in each sum.
     counts: Vec<u32>,
     closed: Vec<bool>,
@@ -159,7 +154,6 @@ impl ShardState {
         closed: &mut Vec<u32>,
     ) -> Result<(), Refusal> {
         self.adder.add(chunks.clone(), payload)?;
-        self.group = None;
         for chunk in chunks {
             let at = self.at(chunk);
             self.counts[at] += 1;
@@ -205,7 +199,7 @@ impl ShardState {
         self.staged.iter_mut().for_each(Staged::discard);
     }
 
-    pub(super) fn finish(&mut self, chunk: u32, layout: ChunkLayout) -> Result<Vec<u8>, String> {
+    pub(super) fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         let count = self.count(chunk);
         if !self.is_closed(chunk) || count == 0 {
             return Err(format!("chunk {chunk} is open or empty"));
@@ -213,41 +207,7 @@ impl ShardState {
         if let Some(why) = &self.failure {
             return Err(why.clone());
         }
-        // A chunk that everybody is in need not wait for its group: those that lack somebody at the
-        // deadline are withheld.
-        if count < self.target {
-            let group = layout.group(chunk);
-            let first = group.start;
-            if self.group.as_ref().is_none_or(|(last, _)| *last != first) {
-                self.group = Some((first, self.check_group(group)));
-            }
-            if let Some((_, Err(why))) = &self.group {
-                return Err(why.clone());
-            }
-        }
         self.adder.finish(chunk, count)
-    }
-
-    /// Checks that the chunks of a group have the same contributors.
-    ///
-    /// # Errors
-    ///
-    /// The names of those who are in some of them only.
-    fn check_group(&self, Range { start, end }: Range<u32>) -> Result<(), String> {
-        if (start..end).all(|chunk| self.row(chunk) == self.row(start)) {
-            return Ok(());
-        }
-        let is_partial = |contributor: &u16| {
-            let has = |chunk| self.has(chunk, *contributor);
-            (start..end).any(has) && !(start..end).all(has)
-        };
-        let partial: Vec<_> = (0..self.contributors).filter(is_partial).collect();
-        Err(format!(
-            "clients {partial:?} are in a part of chunks {start} to {} only, which cannot be opened \
-             without each other: start the round again, without these clients or with all that they \
-             have to send",
-            end - 1
-        ))
     }
 }
 

@@ -52,7 +52,6 @@ fn config(chunk_bytes: u32, target: u32, shards: Vec<Shard>) -> SumConfig {
         layout: ChunkLayout {
             chunk_bytes: NonZeroU32::new(chunk_bytes).unwrap(),
             total_bytes: u64::from(CHUNKS) * u64::from(chunk_bytes) - u64::from(chunk_bytes / 2),
-            group_chunks: NonZeroU32::MIN,
         },
         shards,
         counts: Counts::Whole,
