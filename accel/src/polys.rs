@@ -72,25 +72,6 @@ impl<D: Domain> Polys<D> {
     }
 }
 
-impl Polys<Coeff> {
-    /// Makes one polynomial with small signed coefficients, such as a ternary secret. Constant
-    /// time.
-    ///
-    /// # Panics
-    /// If there are not exactly `ring.degree()` coefficients.
-    #[must_use]
-    pub fn from_small(ring: Arc<Ring>, coefficients: &[impl Copy + Into<i64>]) -> Self {
-        assert_eq!(coefficients.len(), ring.degree(), "one coefficient for each power");
-        let mut poly = Self::zeros(ring.clone(), 1);
-        for (limb, &q) in poly.words.chunks_exact_mut(ring.degree()).zip(ring.primes()) {
-            for (word, &c) in limb.iter_mut().zip(coefficients) {
-                *word = small_mod(c.into(), q);
-            }
-        }
-        poly
-    }
-}
-
 /// `c mod q` for `|c| < q`, without a branch on `c`.
 pub(crate) fn small_mod(c: i64, q: u64) -> u64 {
     (c + ((c >> 63) & q as i64)) as u64

@@ -300,6 +300,19 @@ impl Constant {
         Self { words: Arc::new(Zeroizing::new(Words::from(&words[..]))), first: 0, count }
     }
 
+    /// Makes `count` words that `fill` writes in place: large ones need not be copied, and wiped behind that.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn filled<E>(
+        count: usize,
+        fill: impl FnOnce(&mut [u64]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut words = Zeroizing::new(Words::zeros(count));
+        fill(&mut words)?;
+        Ok(Self { words: Arc::new(words), first: 0, count })
+    }
+
     /// Returns `count` of its words, from word `first` on, in the same memory.
     ///
     /// # Panics

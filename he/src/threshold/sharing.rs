@@ -345,9 +345,13 @@ impl Sharing {
     fn challenge(&self, seed: &[u8; 32]) -> Vec<u16> {
         let count = self.masks() * self.len();
         let words = random::keystream(seed, count.div_ceil(2));
-        let halves = words.iter().flat_map(|&word| [word as u32, (word >> 32) as u32]);
-        let factor = |half: u32| ((u64::from(half) * self.field.p) >> 32) as u16;
-        halves.map(factor).take(count).collect()
+        let factor = |half: u64| ((half * self.field.p) >> 32) as u16;
+        let mut factors = vec![0; 2 * words.len()];
+        for ([low, high], &word) in factors.as_chunks_mut().0.iter_mut().zip(&*words) {
+            (*low, *high) = (factor(word & u64::from(u32::MAX)), factor(word >> 32));
+        }
+        factors.truncate(count);
+        factors
     }
 
     /// Returns the combinations of numbers, one of each polynomial, each with its mask added.

@@ -3,9 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{
-    Builder, CpuEngine, Engine, Operand, Polys, Ring,
-    program::{Constant, Ntt},
-    random::StreamRng,
+    Builder, CpuEngine, Engine, Operand, Ring, program::Constant, random::StreamRng,
 };
 use rand_core::Rng;
 use zeroize::{Zeroize, Zeroizing};
@@ -56,15 +54,17 @@ impl RlweSecret {
         ring: &Arc<Ring>,
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let coefficients = Polys::from_small(ring.clone(), coefficients);
+        let mut small = Zeroizing::new(vec![0; ring.degree()]);
+        small.iter_mut().zip(coefficients).for_each(|(word, &c)| *word = c.into() as u64);
         let mut b = Builder::new("rlwe.key");
-        let a = b.coefficients("s", ring);
-        let t = b.ntt("ŝ", a);
-        b.output(t);
-        let mut ntt = Polys::<Ntt>::zeros(ring.clone(), 1);
-        let mut operands = [Operand::from(&coefficients), Operand::Out(ntt.words_mut())];
-        engine.run(&b.build(), &mut operands)?;
-        let ntt = Constant::new(ntt.into_words());
+        let integers = b.integers("integers", ring.degree());
+        let s = b.lift_signed("s", ring, integers);
+        let ntt = b.ntt("ŝ", s);
+        b.output(ntt);
+        let program = b.build();
+        let ntt = Constant::filled(ring.len_words(), |words| {
+            engine.run(&program, &mut [Operand::SecretIn(&small), Operand::Out(words)])
+        })?;
         Ok(Self { ring: ring.clone(), ntt })
     }
 
