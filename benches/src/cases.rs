@@ -151,7 +151,7 @@ fn all() -> Vec<Case> {
     let sums: [(_, _, fn(&Round) -> _); 4] = [
         ("quantise", "1,000,000 float32 to integers, the first part of encrypt",
             |round| done(round.quantise())),
-        ("encrypt", "1,000,000 float32 to the bytes of a contribution", |round| done(round.encrypt())),
+        ("encrypt", "1,000,000 float32 to the bytes of a contribution to another round", |round| done(round.encrypt())),
         ("aggregate", "the bytes of 10 contributions to those of their sum",
             |round| done(round.aggregate())),
         ("decrypt", "the bytes of a sum to the mean in float32", |round| done(round.decrypt())),

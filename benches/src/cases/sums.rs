@@ -1,7 +1,10 @@
 //! Sums under `ckks-sum` and `ckks-sum-threshold`: whole contributions, from tensors in memory to the bytes of files
 //! and back.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
@@ -71,6 +74,8 @@ pub(super) struct Round {
     contributions: Vec<Vec<u8>>,
     /// The bytes of the sum's file.
     sum: Vec<u8>,
+    /// The number of the next round that is only sealed to: each has a secret of its own.
+    next: AtomicU64,
 }
 
 impl Round {
@@ -98,7 +103,8 @@ impl Round {
             }
         };
         let (contributions, sum) = (vec![], vec![]);
-        let mut round = Self { keys, engine, agreement, job, update, contributions, sum };
+        let next = AtomicU64::new(1);
+        let mut round = Self { keys, engine, agreement, job, update, contributions, sum, next };
         let mut mean = vec![0.0; values];
         // One client's by the engine that is measured, the others' by one that is quick everywhere:
         // all engines give the same bits, and the mean tells if they do not.
@@ -109,7 +115,7 @@ impl Round {
                 *total += x.clamp(-RANGE, RANGE) / f64::from(CLIENTS);
             }
             let engine = if client == 0 { &round.engine } else { &quick };
-            let contribution = round.encrypt_by(engine, client as u16)?;
+            let contribution = round.encrypt_by(engine, client as u16, 0)?;
             round.contributions.push(contribution);
         }
         let requests;
@@ -151,13 +157,18 @@ impl Round {
 
     /// From a client's tensors to the bytes of its contribution.
     pub(super) fn encrypt(&self) -> Result<Vec<u8>, Error> {
-        self.encrypt_by(&self.engine, 0)
+        self.encrypt_by(&self.engine, 0, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn encrypt_by(&self, engine: &Arc<dyn Engine>, client: u16) -> Result<Vec<u8>, Error> {
+    fn encrypt_by(
+        &self,
+        engine: &Arc<dyn Engine>,
+        client: u16,
+        round: u64,
+    ) -> Result<Vec<u8>, Error> {
         let (key, ledger) = (self.keys.of(client), Ledger::in_memory());
         let member = Member::new(key, &self.job, &ledger, engine.clone());
-        let sealer = member.seal(&self.update, 1, &self.agreement, Some(0))?;
+        let sealer = member.seal(&self.update, 1, &self.agreement, Some(round))?;
         let mut bytes = Vec::with_capacity(sealer.chunks().total_bytes() + 4096);
         sealer.write_to(&mut bytes)?;
         Ok(bytes)
