@@ -74,9 +74,9 @@ class SiteKey:
             "engine": engine,
         }
         options |= {"max_weight": max_weight, "job": self.job}
-        if isinstance(self.key, cg.ClientKey | cg.Member):
-            return self.key.encrypt(model, **options)
-        return self.key.encrypt(model, client=number, **options)
+        if isinstance(self.key, cg.SecretKey):
+            options["client"] = number
+        return self.key.encrypt(model, **options)
 
 
 def load_job(key: cg.PublicKey, path: str | None, fl_ctx: FLContext | None) -> cg.Job:
