@@ -104,9 +104,11 @@ fn spread<'t, B: Backend>(
         if digit > 0 {
             entry.mul(base);
         }
-        for (lane, table) in tables.iter_mut().enumerate() {
-            for (limb, &word) in entry.view().limbs().iter().enumerate() {
-                table[limb << (width - 3) | digit >> 3].0[digit & 7] = B::lane(word, lane);
+        for (limb, &word) in entry.view().limbs().iter().enumerate() {
+            let (line, place) = (limb << (width - 3) | digit >> 3, digit & 7);
+            // Lanes last: a word leaves its register once, not for each lane.
+            for (lane, table) in tables.iter_mut().enumerate() {
+                table[line].0[place] = B::lane(word, lane);
             }
         }
     }
