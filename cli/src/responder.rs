@@ -25,6 +25,8 @@ const MAX_ANSWER_SPAN: Duration = Duration::from_secs(2);
 const CROWDED_ANSWER_SPAN: Duration = Duration::from_millis(250);
 /// The wait when there is no room for another connection.
 const NO_ROOM_SLEEP: Duration = Duration::from_millis(100);
+/// The silence after which a loop of datagrams counts as stalled.
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 /// Connections answered at once: a browser opens some that it asks nothing of.
 const THREADS: usize = 8;
 
@@ -119,6 +121,18 @@ impl Responder {
         self.state.over.store(true, Ordering::SeqCst);
         drop(self.state.answering.write());
     }
+}
+
+/// Refuses a loop of datagrams that turned too long ago, which it does ten times a second: for `/healthz`.
+///
+/// # Errors
+/// The reason why not.
+pub(crate) fn check_turned(turned: Instant, now: Instant) -> Result<(), String> {
+    let silence = now.saturating_duration_since(turned);
+    if silence > MAX_SILENCE {
+        return Err(format!("the loop of datagrams stalls for {} s", silence.as_secs()));
+    }
+    Ok(())
 }
 
 /// Writes what is said of one name as OpenMetrics text, and its values by how their names and labels go on.

@@ -3,18 +3,15 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use ciphergram_nic::federation::OpenerEvent;
 
 use crate::{
     failure::Failure,
-    responder::{Page, Responder, family, lock, version_family},
+    responder::{Page, Responder, check_turned, family, lock, version_family},
 };
-
-/// The longest time between two turns of the loop of datagrams.
-const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// The state of an opener, and the threads that show it over HTTP.
 pub(super) struct Pages {
@@ -76,9 +73,7 @@ impl State {
     }
 
     fn health(&self) -> Result<(), String> {
-        let silence = self.turned.elapsed();
-        let why = || format!("the loop of datagrams stalls for {} s", silence.as_secs());
-        (silence <= MAX_SILENCE).then_some(()).ok_or_else(why)
+        check_turned(self.turned, Instant::now())
     }
 
     fn metrics(&self) -> String {

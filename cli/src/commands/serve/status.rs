@@ -14,7 +14,7 @@ use ciphergram_nic::{
 use serde_json::{Value, json};
 
 use super::metrics::{Metrics, Presence, RoundPhase};
-use crate::report::time_now;
+use crate::{report::time_now, responder::check_turned};
 
 /// Cells that a round's chunks are drawn in, at most.
 const MAX_CELLS: u32 = 240;
@@ -24,8 +24,6 @@ const MAX_EVENTS: usize = 40;
 /// The time between two samples of traffic, and how many are kept.
 const SAMPLE_SPAN: Duration = Duration::from_secs(1);
 const MAX_SAMPLES: usize = 121;
-/// The silence after which the loop of datagrams counts as stalled. It turns ten times a second.
-const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// Constants of a server.
 #[derive(Clone, Copy)]
@@ -254,14 +252,10 @@ impl Status {
     ///
     /// The reason why not.
     pub(super) fn health(&self, now: Instant) -> Result<(), String> {
-        let silence = now.saturating_duration_since(self.turned);
         if self.over {
             return Err("all rounds are over".into());
         }
-        if silence > MAX_SILENCE {
-            return Err(format!("the loop of datagrams stalls for {} s", silence.as_secs()));
-        }
-        Ok(())
+        check_turned(self.turned, now)
     }
 
     /// Says whether clients can join.
