@@ -31,7 +31,7 @@ from ._sites import (
     load_job,
     may_train,
     meta_of,
-    path_text,
+    path_texts,
     resolve,
     short,
     site_name,
@@ -77,8 +77,7 @@ class Aggregator(ModelAggregator):
         engine: str = "cpu",
     ) -> None:
         super().__init__()
-        self.key = path_text("key", key)
-        self.job = None if job is None else path_text("job", job)
+        self.key, self.job = path_texts(key, job)
         self.clients = clients
         self.min_clients = min_clients
         self.engine = engine

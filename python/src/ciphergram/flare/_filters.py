@@ -32,7 +32,7 @@ from ._sites import (
     may_train,
     meta_of,
     number_of,
-    path_text,
+    path_texts,
     short,
     site_name,
 )
@@ -47,7 +47,20 @@ _TASK = "ciphergram.task"
 _KEPT = "ciphergram.kept"
 
 
-class Decrypt(DXOFilter):
+class _KeyFilter(DXOFilter):
+    """A filter of models with the key of its site, which is read when it is needed first."""
+
+    def __init__(self, key: str, job: str | None) -> None:
+        super().__init__(list(_MODELS), list(_MODELS))
+        self.key, self.job = path_texts(key, job)
+        self._key: SiteKey | None = None
+
+    def _load(self, fl_ctx: FLContext) -> SiteKey:
+        self._key = self._key or SiteKey(self.key, self.job, fl_ctx)
+        return self._key
+
+
+class Decrypt(_KeyFilter):
     """Opens the global model on its way to a client's trainer, where it is a sum under encryption.
 
     The model of the first round is the initial one, which is in plain: everyone may read it. Until there is a sum it
@@ -62,13 +75,10 @@ class Decrypt(DXOFilter):
     """
 
     def __init__(self, key: str, job: str | None = None, tensors: str = "numpy") -> None:
-        super().__init__(list(_MODELS), list(_MODELS))
+        super().__init__(key, job)
         if tensors not in ("numpy", "torch"):
             raise ValueError(f"tensors: it is 'numpy' or 'torch', not {tensors!r}")
-        self.key = path_text("key", key)
-        self.job = None if job is None else path_text("job", job)
         self.tensors = tensors
-        self._key: SiteKey | None = None
         self._last_round: int | None = None
         self._initial: bytes | None = None
         self._opener = OpenerSite()
@@ -113,10 +123,6 @@ class Decrypt(DXOFilter):
         }
         return DXO(dxo.data_kind, data=model, meta=meta)
 
-    def _load(self, fl_ctx: FLContext) -> SiteKey:
-        self._key = self._key or SiteKey(self.key, self.job, fl_ctx)
-        return self._key
-
     def _check_order(self, round: int, fl_ctx: FLContext) -> None:
         last = self._last_round
         if last is not None and round < last and may_train(fl_ctx):
@@ -142,7 +148,7 @@ class Decrypt(DXOFilter):
         LOG.info("%s received a model in plain: everyone may read it", site_name(fl_ctx))
 
 
-class Encrypt(DXOFilter):
+class Encrypt(_KeyFilter):
     """Seals a client's model on its way to the server. What it cannot seal does not leave.
 
     The client's ``NUM_STEPS_CURRENT_ROUND`` becomes the weight under encryption, and the reply says
@@ -182,9 +188,7 @@ class Encrypt(DXOFilter):
         first_round: int | None = None,
         engine: str = "cpu",
     ) -> None:
-        super().__init__(list(_MODELS), list(_MODELS))
-        self.key = path_text("key", key)
-        self.job = None if job is None else path_text("job", job)
+        super().__init__(key, job)
         self.clients = clients
         self.weight = weight
         self.max_weight = _largest_weight(weight, max_weight)
@@ -192,7 +196,6 @@ class Encrypt(DXOFilter):
         self.follow_mean = follow_mean
         self.first_round = time.time_ns() // 1_000_000 if first_round is None else first_round
         self.engine = engine
-        self._key: SiteKey | None = None
         self._named: set[str] = set()
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
@@ -231,14 +234,14 @@ class Encrypt(DXOFilter):
         site = site_name(fl_ctx)
         model = _full_model(dxo, task)
         model = self._keep_integers(model, fl_ctx)
-        self._key = self._key or SiteKey(self.key, self.job, fl_ctx)
+        key = self._load(fl_ctx)
         try:
-            contribution = self._key.seal(
+            contribution = key.seal(
                 model,
                 ranges=task.ranges if self.follow_mean and task.ranges is not None else self.ranges,
                 weight=self._weight_of(dxo, site),
                 max_weight=self.max_weight,
-                number=number_of(self.clients, site) if isinstance(self._key.key, cg.SecretKey) else None,
+                number=number_of(self.clients, site) if isinstance(key.key, cg.SecretKey) else None,
                 round=self.first_round + task.number(),
                 engine=self.engine,
             )

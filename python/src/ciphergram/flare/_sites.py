@@ -141,7 +141,12 @@ def site_name(fl_ctx: FLContext) -> str:
     return str(fl_ctx.get_identity_name(default="?"))
 
 
-def path_text(option: str, path: object) -> str:
+def path_texts(key: object, job: object) -> tuple[str, str | None]:
+    """Returns the paths of a key's file and of a job's, if one is given."""
+    return _path_text("key", key), None if job is None else _path_text("job", job)
+
+
+def _path_text(option: str, path: object) -> str:
     if not isinstance(path, (str, Path)) or not str(path):
         raise TypeError(
             f"{option}: it is the path of a file, not {type(path).__name__}; keys stay out of a job"
