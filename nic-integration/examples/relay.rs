@@ -65,6 +65,9 @@ struct Arguments {
     /// Seconds until it ends and prints what it did [default: until it is killed, silently]
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     seconds: Option<u64>,
+    /// Bytes to the server after which it ends so
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    bytes: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -92,7 +95,7 @@ fn run(args: &Arguments) -> Result<(), NicError> {
     let bottleneck = Bottleneck { rate: args.rate, queue, trim_on_full };
     let mut switch = RelaySwitch::bind(args.listen, args.to, faults, bottleneck, args.seed)?;
     println!("{}", json!({"event": "listening", "address": switch.local_addr()?.to_string()}));
-    switch.run(args.seconds.map(Duration::from_secs))?;
+    switch.run(args.seconds.map(Duration::from_secs), args.bytes)?;
     let (to_server, to_clients) = switch.tallies();
     let done = json!({
         "event": "done", "datagrams_to_server": counts(&to_server), "datagrams_to_clients": counts(&to_clients),

@@ -39,6 +39,8 @@ pub struct RelaySwitch {
     buffer: Vec<u8>,
     turned_away: u64,
     unsent: u64,
+    /// Bytes of datagrams that the server was sent.
+    carried: u64,
 }
 
 /// A client, as the server sees it.
@@ -76,6 +78,7 @@ impl RelaySwitch {
             buffer: vec![0; 1 << 16],
             turned_away: 0,
             unsent: 0,
+            carried: 0,
         })
     }
 
@@ -106,16 +109,17 @@ impl RelaySwitch {
         self.unsent
     }
 
-    /// Forwards for `span`, or for ever. Datagrams under way at its end are lost.
+    /// Forwards for `span`, and until the server was sent as many bytes as `most`, or for ever. Datagrams under way at
+    /// its end are lost.
     ///
     /// # Errors
     ///
     /// [`NicError::Wire`] if a socket has failed for good.
-    pub fn run(&mut self, span: Option<Duration>) -> Result<(), NicError> {
+    pub fn run(&mut self, span: Option<Duration>, most: Option<u64>) -> Result<(), NicError> {
         let end = span.map(|span| self.now() + span);
         loop {
             let now = self.now();
-            if end.is_some_and(|end| end <= now) {
+            if end.is_some_and(|end| end <= now) || most.is_some_and(|most| most <= self.carried) {
                 return Ok(());
             }
             self.forward(now);
@@ -143,6 +147,7 @@ impl RelaySwitch {
                 marked(&client.socket, congested, || client.socket.send(&bytes).is_ok())
             };
             self.unsent += u64::from(!self.clients.get(&from).is_some_and(send));
+            self.carried += bytes.len() as u64;
         }
         while let Some(Datagram { to, bytes, congested, .. }) = self.to_clients.pop(now) {
             let send = || self.listener.send_to(&bytes, to).is_ok();

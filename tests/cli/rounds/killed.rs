@@ -2,10 +2,8 @@
 //! clients that are in it, and the client may come back.
 
 use std::{
-    fs,
     net::UdpSocket,
     ops::Range,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -19,13 +17,10 @@ use crate::support::tensors::{HALF_STEPS, from_file, is_near, single, to_file, u
 /// The client that is killed, and its spool.
 const VICTIM: usize = 2;
 const SPOOL: &str = "mean2.spool";
-/// A scheme, and as many values as take it long enough to be killed in the middle.
+/// A scheme, and a number of values.
 type Load = (&'static str, usize);
 const LATTICE: Load = ("ckks-sum", 1_500_000);
 const PAILLIER: Load = ("paillier-2048", 60_000);
-
-/// Megabits a second of the victim's link.
-const LINK: u32 = 10;
 
 /// Three clients and their integers, which quantisation leaves as they are: sums of them are known
 /// to the last digit.
@@ -72,22 +67,17 @@ impl Trio {
         Self { place, clients, chunks }
     }
 
-    /// Starts everyone, and kills the victim when a part of its chunks is sealed. The survivors.
+    /// Starts everyone, and kills the victim once its link broke amid its chunks. The survivors.
     fn kill_one(&self, address: &str) -> [Process; 2] {
         let survivors =
             [0, 1].map(|i| self.place.join(address, i, &format!("--cohorts cohorts{i}")));
-        // Over a link that all of its chunks take seconds to cross, whatever else the machine does.
-        let relay = format!("relay --listen 127.0.0.1:0 --to {address} --rate {LINK}");
+        let half = self.chunks.total_bytes() / 2;
+        let relay = format!("relay --listen 127.0.0.1:0 --to {address} --bytes {half}");
         let mut relay = self.place.start(&relay);
         let link = relay.event("listening")["address"].as_str().unwrap().to_owned();
         let mut victim = self.place.join(&link, VICTIM, "");
-        let late = Instant::now() + Duration::from_secs(60);
-        let enough = self.chunks.total_bytes() / 4;
-        let sealed = || fs::read(self.place.path(SPOOL)).map_or(0, |spool| whole_records(&spool));
-        while sealed() < enough {
-            assert!(victim.is_running() && Instant::now() < late, "{} of {enough}", sealed());
-            thread::sleep(Duration::from_millis(1));
-        }
+        relay.finish().done();
+        assert!(victim.is_running());
         victim.kill();
         assert!(self.place.path(SPOOL).exists() && !self.place.path("mean2").exists());
         survivors

@@ -167,7 +167,7 @@ fn a_switch_marks_congestion_both_ways() {
     let to = server.local_addr().unwrap();
     let mut switch = RelaySwitch::bind(loopback(0), to, faults, Bottleneck::default(), 1).unwrap();
     let through = switch.local_addr().unwrap();
-    let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(6))));
+    let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(6)), None));
     let receive = |wire: &mut UdpWire| {
         let mut found = vec![];
         wire.receive(Duration::from_secs(5), &mut |from, _| found.push(from)).unwrap();
