@@ -12,7 +12,7 @@ use ciphergram_he::{
     AgreedRanges, AnyKey, Contribution, Job, OpenedSum, RangesProposal, SecretKey, Sum, aggregate,
     exchange::{Announcement, RoundTerms},
     frame::Frame,
-    threshold::{OpenAnswer, OpenRequest},
+    threshold::{KeyMessage, OpenAnswer, OpenRequest, Prekey},
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
@@ -68,6 +68,10 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = OpenRequest::from_frame(&frame);
         let _ = OpenAnswer::from_frame(&frame);
         KNOWN.iter().for_each(|known| read(bytes, known));
+    }
+    let _ = Prekey::from_bytes(bytes);
+    if let Ok(message) = KeyMessage::from_bytes(bytes) {
+        assert_eq!(message.to_bytes(), bytes);
     }
 });
 

@@ -117,6 +117,63 @@ fn two_sets_never_both_open() {
     assert_eq!(world.open(0, &sum, &mixed).err(), Some(Error::Opener { opener: 2, why }));
 }
 
+/// The aggregator has all secrets of two of five openers, who answer whatever they are asked, and of all clients but
+/// two. Honest openers answer about one set each: whichever it is, one sum opens, of no fewer than the job's minimum,
+/// in which both others are.
+#[test]
+fn faulty_openers_and_all_clients_but_two_open_no_less() {
+    let (clients, open, faulty) = (5, 4, 2);
+    // Which honest openers are shown the set without a client of the aggregator's.
+    for shown in 0..1u8 << (clients - faulty) {
+        let mut world = World::new(clients, open, 4);
+        let files: Vec<_> = (0..clients)
+            .map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9)))
+            .collect();
+        let sets: [Vec<usize>; 2] = [(0..clients).collect(), (0..clients - 1).collect()];
+        let sums = sets.each_ref().map(|set| {
+            let given: Vec<_> = set.iter().map(|&client| files[client].clone()).collect();
+            world.sum(&given)
+        });
+        let mut answers = [vec![], vec![]];
+        for opener in 0..clients - faulty {
+            let which = usize::from(shown >> opener & 1);
+            answers[which].push(world.answer(opener, &sums[which].1[opener]).unwrap());
+            let other = world.answer(opener, &sums[1 - which].1[opener]);
+            assert_eq!(other.err(), Some(Error::Answered { round: ROUND, last: ROUND }));
+        }
+        for opener in clients - faulty..clients {
+            for (which, (_, requests)) in sums.iter().enumerate() {
+                let (corrupt, forgets) = (world.restored(opener), Ledger::in_memory());
+                answers[which].push(corrupt.answer(&forgets, &requests[opener]).unwrap());
+            }
+        }
+        let mut opened = 0;
+        for (which, (sum, _)) in sums.iter().enumerate() {
+            // With any answers about the other set as well, by the key of one of its clients.
+            let all = [&answers[which][..], &answers[1 - which][..]].concat();
+            match world.open(clients - 1, sum, &all) {
+                Ok(found) => {
+                    let set: Vec<_> = sets[which].iter().map(|&client| client as u32).collect();
+                    assert_eq!(found, expected(&set, 9));
+                    opened += 1;
+                }
+                Err(error) => assert!(matches!(error, Error::Opener { .. }), "{error}"),
+            }
+        }
+        assert_eq!(opened, 1, "shown {shown:03b}");
+    }
+    // Alone, or with one client more, both others' contributions are no sum that any opener answers about.
+    let mut world = World::new(clients, open, 4);
+    let files: Vec<_> =
+        (0..3).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    for set in [&files[..2], &files[..]] {
+        let (_, requests) = world.sum(set);
+        let few = Error::TooFewContributors { chunk: 0, found: set.len(), min_clients: 4 };
+        (0..clients)
+            .for_each(|i| assert_eq!(world.answer(i, &requests[i]).err(), Some(few.clone())));
+    }
+}
+
 #[test]
 fn requests_that_are_not_the_clients_own_are_refused_by_name() {
     let mut world = World::new(4, 3, 3);
