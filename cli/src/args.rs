@@ -214,9 +214,9 @@ fn engine_name() -> impl TypedValueParser<Value = Choice> {
 /// The choices that a parameter set is derived from.
 #[derive(Args)]
 pub(crate) struct Set {
-    /// ckks-sum, ckks-sum-threshold, paillier-2048, paillier-3072 or paillier-4096, for sums; ckks-4096x1,
+    /// ckks-sum-threshold, ckks-sum, paillier-2048, paillier-3072 or paillier-4096, for sums; ckks-4096x1,
     /// ckks-4096x2, ckks-8192x7 or ckks-16384x14, for vectors to compute with, by slots and levels
-    #[arg(long, default_value = "ckks-sum", value_parser = any_scheme)]
+    #[arg(long, default_value = "ckks-sum-threshold", value_parser = any_scheme)]
     pub(crate) scheme: AnyScheme,
     /// Most clients that a sum will ever have, 1 to 1024: fields get headroom for them [default: 64]
     #[arg(long)]

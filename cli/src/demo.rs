@@ -22,8 +22,8 @@ use std::{
 };
 
 use ciphergram_he::{
-    Limits, Parameters, PublicKey, Scheme, SecretKey, job::PrivateRanges, keys::write_identities,
-    params::Literal, private_ranges::RangesSecret, threshold::Quorum,
+    Job, Limits, Parameters, PublicKey, Scheme, SecretKey, job::PrivateRanges,
+    keys::write_identities, params::Literal, private_ranges::RangesSecret, threshold::Quorum,
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
 
@@ -33,7 +33,7 @@ use crate::{
     failure::{Failure, at},
     files::{FileKind, OutputFile},
     progress::ProgressLine,
-    report::print,
+    report::{counted, print},
     signals,
 };
 use check::Checker;
@@ -62,7 +62,17 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let parameters = Parameters::new(literal).map_err(ciphergram_he::Error::from)?;
-    let openers = write_keys(args, literal, folder.path())?;
+    let job = write_keys(args, literal, folder.path())?;
+    let (openers, limits) = (job.openers().ok().map(|openers| openers.quorum()), job.limits());
+    let needed = openers.map_or(0, |quorum| quorum.open.into()).max(limits.min_clients);
+    if args.kill > 0 && args.survivors() < needed {
+        let text = format!(
+            "--kill {}: a sum takes {needed} of {}",
+            args.kill,
+            counted(args.clients, "client")
+        );
+        return Err(Failure::Misuse(text));
+    }
 
     let mut checker = Checker::new(args, parameters, folder.path());
     let mut twin = PlaintextTraining::new(args.seed, usize::from(args.clients));
@@ -93,6 +103,13 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
         let figures = RoundFigures::new(round, &plain, &checked, &reports);
         show(progress.as_ref(), &figures, args.rounds)?;
         summary.rounds.push(figures);
+        if round == 0 && args.kill > 0 {
+            let survivors = args.survivors();
+            processes.kill_from(survivors);
+            checker.keep(survivors);
+            twin.keep(survivors);
+            print(&format!("{} killed, the others go on", counted(args.kill, "client")))?;
+        }
     }
     processes.finish()?;
     drop(progress);
@@ -105,15 +122,15 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     summary.verdict()
 }
 
-/// Writes the keys of all clients into a folder; returns how many open a sum together, unless each does alone.
-fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<Option<Quorum>, Failure> {
+/// Writes the keys of all clients into a folder; returns their job.
+fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<Job, Failure> {
     if literal.scheme == Scheme::CkksSumThreshold {
         vectors::refuse(&[("--ranges", args.ranges.is_some())], literal.scheme.name())?;
         let parameters = Parameters::new(literal).map_err(ciphergram_he::Error::from)?;
         let public = PublicKey::of_parameters(parameters)?;
         let job = write_identities(&public, Limits::of_key(&public), None, folder)?;
         LocalNodes::of_folder(folder).draw()?;
-        return Ok(Some(job.openers()?.quorum()));
+        return Ok(job);
     }
     let mut key = SecretKey::generate(literal)?;
     if args.ranges.is_some() {
@@ -121,7 +138,7 @@ fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<Option
     }
     let limits = limits(args, &key);
     crate::commands::keygen::write_files(&key, limits, folder, None)?;
-    Ok(None)
+    Ok(Job::load(&folder.join("job.json"), key.public())?)
 }
 
 /// Returns the limits of the demo's job.

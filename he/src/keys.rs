@@ -27,7 +27,7 @@ pub use crate::{
 };
 pub use any::{AnyKey, KeyFile};
 pub use client::ClientKey;
-pub use files::{RANGES_KEY, write_folder, write_identities};
+pub use files::{RANGES_KEY, draw_members, write_folder, write_identities};
 pub use identity::IdentityKey;
 pub use levelled::LevelledKey;
 pub use public::PublicKey;

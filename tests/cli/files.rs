@@ -77,7 +77,7 @@ fn clients_of_public_keys_that_encrypt_have_keys_of_their_own() {
     let clients = "clients  one for each client, who encrypts with it: 0.json to 2.json\n";
     assert!(said.contains(clients), "{said}");
     assert!(said.contains("secret.json  for those who decrypt"), "{said}");
-    let symmetric = place.done("keygen --clients 3 --out symmetric");
+    let symmetric = place.done("keygen --scheme ckks-sum --clients 3 --out symmetric");
     assert!(
         symmetric.contains("secret.json  for the clients") && !symmetric.contains("one for each")
     );

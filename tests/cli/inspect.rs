@@ -338,7 +338,7 @@ fn parameters_are_derived_step_by_step() {
     for (clients, bits, degree, other) in
         [(64, 16, 4096, 8192), (10, 16, 8192, 4096), (512, 16, 8192, 4096)]
     {
-        let words = format!("show params --clients {clients} --bits {bits}");
+        let words = format!("show params --scheme ckks-sum --clients {clients} --bits {bits}");
         let (reported, text) = (place.json(&words), place.done(&words));
         let number = |step: &str, name: &str| reported[step][name].as_f64().unwrap();
         assert_eq!(reported["security"]["ring_degree"], degree);
@@ -387,6 +387,6 @@ fn parameters_are_derived_step_by_step() {
         assert!(reported["failure_probability"]["value"] == 0 && reported["noise"].is_null());
         assert!(place.done(&format!("show params --scheme {scheme}")).contains("never wraps"));
     }
-    let default = "show params --scheme ckks-sum --clients 64 --bits 16";
+    let default = "show params --scheme ckks-sum-threshold --clients 64 --bits 16";
     assert_eq!(place.done("show params"), place.done(default));
 }

@@ -13,7 +13,7 @@ const LARGEST: f64 = 10.0;
 
 fn place(rank: &str) -> Place {
     let place = Place::new();
-    place.done(&format!("keygen --clients {CLIENTS} --ranges-key --out keys"));
+    place.done(&format!("keygen --scheme ckks-sum --clients {CLIENTS} --ranges-key --out keys"));
     fs::remove_file(place.path("keys/job.json")).unwrap();
     let words = format!("--max-range {LARGEST} --ranges agree{rank} --levels 16");
     place.done(&format!("job --key keys/secret.json {words} --out keys/job.json"));
@@ -158,7 +158,7 @@ fn files_go_the_same_way() {
         "ranges --agree --key keys/secret.json --client 8 --out r g0",
         &["client", "8"],
     );
-    place.done("keygen --clients 8 --ranges-key --out other");
+    place.done("keygen --scheme ckks-sum --clients 8 --ranges-key --out other");
     let other = "ranges --agree --key other/secret.json --client 0 --job keys/job.json --out r g0";
     place.fails_with(1, other, &["keys/job.json", "key"]);
     for (words, part) in [
@@ -189,7 +189,7 @@ fn aggregators_without_the_ranges_key_say_so() {
     fs::rename(place.path("keys/ranges-evaluation.cgk"), &other).unwrap();
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0";
     place.fails_with(1, serve, &["ranges-evaluation.cgk"]);
-    place.done("keygen --clients 8 --ranges-key --out other");
+    place.done("keygen --scheme ckks-sum --clients 8 --ranges-key --out other");
     let foreign = format!("{serve} --ranges-key other/ranges-evaluation.cgk");
     place.fails_with(1, &foreign, &["other/ranges-evaluation.cgk", "key"]);
 }

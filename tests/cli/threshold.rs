@@ -218,7 +218,7 @@ fn members_make_their_identities_themselves() {
     place.fails_with(1, &of(three, "--open 2"), &["2 of 3 openers", "choose at least 3"]);
     place.fails_with(1, &of("a/member.pub,a/member.pub,b/member.pub", ""), &["there twice"]);
     place.fails_with(1, &of("a/identity.json", ""), &["a/identity.json", "member"]);
-    place.fails_with(2, "keygen --member --out e", &["--member"]);
+    place.fails_with(2, "keygen --scheme ckks-sum --member --out e", &["--member"]);
     place.done(&of(three, "--openers d/member.pub --open 1"));
     let encrypt = |name: &str| {
         format!(

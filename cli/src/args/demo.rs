@@ -18,6 +18,9 @@ pub(crate) struct DemoArgs {
     /// Rounds of training
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
+    /// Clients to kill after the first round, who under ckks-sum-threshold are openers too: the others go on
+    #[arg(long, value_name = "CLIENTS", default_value_t = 0)]
+    pub(crate) kill: u16,
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16)]
     pub(crate) bits: u32,
@@ -33,6 +36,13 @@ pub(crate) struct DemoArgs {
     pub(crate) figures: FiguresArg,
 }
 
+impl DemoArgs {
+    /// Returns the number of clients that are not killed.
+    pub(crate) fn survivors(&self) -> u16 {
+        self.clients.saturating_sub(self.kill)
+    }
+}
+
 /// What the demo tells a client that it starts, word by word.
 #[derive(Args)]
 pub(crate) struct DemoClientArgs {
@@ -42,6 +52,9 @@ pub(crate) struct DemoClientArgs {
     pub(crate) clients: u16,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
+    /// Waits after its rounds until it is killed, in place of leaving.
+    #[arg(long)]
+    pub(crate) waits: bool,
     #[command(flatten)]
     pub(crate) place: EngineArgs,
 }

@@ -70,18 +70,20 @@ impl Derivation {
     fn rlwe(&mut self, p: &Parameters, rlwe: &RlweParameters) {
         let (ring, log_q, limit) = (&rlwe.ring, rlwe.log_q(), rlwe.security_limit());
         let (degree, primes) = (ring.degree(), ring.primes());
+        let (secret, most) = match p.scheme() {
+            // Wider than ternary ones, also where a sum of two is known.
+            Scheme::CkksSumThreshold => ("centred binomial", "even with ternary secrets at most"),
+            _ => ("ternary", "with a ternary secret at most"),
+        };
         let figures = json!({
             "ring_degree": degree, "primes": primes, "log2_q": log_q, "log2_q_limit": limit,
-            "level_bits": 128, "secret": "ternary", "source": STANDARD,
+            "level_bits": 128, "secret": secret, "source": STANDARD,
         });
         let list: Vec<_> = primes.iter().map(u64::to_string).collect();
         let says = vec![
             format!("the ring degree is N = {degree}, Q the product of {} primes:", primes.len()),
             list.join(", "),
-            format!(
-                "log2 Q is just below {:.0}; with a ternary secret at most {limit}",
-                log_q.ceil()
-            ),
+            format!("log2 Q is just below {:.0}; {most} {limit}", log_q.ceil()),
             format!("is 128-bit secure ({STANDARD}, N = {degree})"),
         ];
         self.step("security", figures, says);
@@ -231,11 +233,16 @@ impl Derivation {
             "slots": head.slots(), "fields": g.head_fields,
         });
         let slots = if head.slots() == 1 { "slot" } else { "slots" };
+        let pad = match p.scheme() {
+            // One-time secrets hide its tags, and its chunks are laid out as those of ckks-sum.
+            Scheme::CkksSumThreshold => "and room for a pad",
+            _ => "and a pad",
+        };
         let says = vec![
             format!("{count} bits count {clients} contributors, {weight} bits add their weights"),
             "a tag is the count, the weight and all values of a chunk, each times a secret number of"
                 .into(),
-            format!("{COEFFICIENT_BITS} bits, and a pad of {PAD_BITS} bits: it has {tag} bits"),
+            format!("{COEFFICIENT_BITS} bits, {pad} of {PAD_BITS} bits: it has {tag} bits"),
             format!("{clients} of them are added and never reduced, in {tags} bits"),
             format!(
                 "{count} + {weight} + {tags} bits lie in {} {slots} of {slot_bits} bits: {} fields",

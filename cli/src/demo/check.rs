@@ -45,6 +45,11 @@ impl Checker {
         Self { clients, parameters, folder, model: Classifier::new(args.seed), test }
     }
 
+    /// Goes on with the first clients alone.
+    pub(super) fn keep(&mut self, clients: u16) {
+        self.clients = clients;
+    }
+
     /// Checks one round and applies its mean.
     pub(super) fn round(&mut self, round: u32) -> Result<RoundCheck, Failure> {
         let mut records = vec![];

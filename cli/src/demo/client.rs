@@ -4,6 +4,7 @@ use std::{
     fs,
     ops::ControlFlow,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -121,6 +122,11 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
             round_s,
         };
         print(&serde_json::to_string(&report)?)?;
+    }
+    if args.waits {
+        loop {
+            thread::park();
+        }
     }
     Ok(client.leave()?)
 }

@@ -15,6 +15,9 @@ use crate::{
     signals::{self, AtStop},
 };
 
+/// What has an aggregator open a round without killed clients soon, yet not before those that are slow.
+const KILLED_JOIN_DEADLINE: &str = "--join-deadline 5";
+
 /// The environment variable with the number of an engine's threads.
 const THREADS: &str = "RAYON_NUM_THREADS";
 
@@ -102,6 +105,9 @@ impl Processes {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
         serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
+        if args.kill > 0 {
+            serve.extend(words(KILLED_JOIN_DEADLINE));
+        }
         let common = format!("{} --engine {}", log.option(), args.place.engine);
         serve.extend(words(&common));
         serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
@@ -110,9 +116,11 @@ impl Processes {
         let address = line["address"].as_str().unwrap_or_default();
         let threads = threads_each(usize::from(args.clients));
         let clients = (0..args.clients).map(|number| {
-            let DemoArgs { clients, rounds, seed, .. } = args;
+            let DemoArgs { clients, seed, .. } = args;
+            let lives = number < args.survivors();
+            let (rounds, waits) = if lives { (args.rounds, "") } else { (1, " --waits") };
             let mut client = vec!["demo-client".to_owned(), folder.display().to_string()];
-            client.extend(words(&format!("{address} {number} {clients} {rounds} {seed}")));
+            client.extend(words(&format!("{address} {number} {clients} {rounds} {seed}{waits}")));
             client.extend(words(&common));
             Process::start(format!("client {number}"), &client, threads)
         });
@@ -132,6 +140,11 @@ impl Processes {
             reports.push(report);
         }
         Ok(reports)
+    }
+
+    /// Kills the clients from this number on.
+    pub(super) fn kill_from(&mut self, first: u16) {
+        self.clients.truncate(first.into());
     }
 
     /// Waits until all have ended with success.

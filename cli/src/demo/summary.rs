@@ -20,7 +20,7 @@ pub(super) struct RoundFigures {
     exchanging_s: f64,
     decrypting_s: f64,
     round_s: f64,
-    /// Of each client.
+    /// Of each client that took part.
     encryption_shares: Vec<f64>,
 }
 
@@ -147,7 +147,7 @@ impl Summary {
             lines.push(format!(
                 "encrypted and plaintext training agree: each of {} means that {} clients decrypted \
                  equals the plaintext mean of the quantised updates, bit for bit",
-                self.rounds.len() * usize::from(args.clients),
+                self.rounds.iter().map(|r| r.encryption_shares.len()).sum::<usize>(),
                 args.clients
             ));
         }

@@ -33,6 +33,11 @@ impl PlaintextTraining {
         self.test.len()
     }
 
+    /// Goes on with the first clients alone.
+    pub(super) fn keep(&mut self, clients: u16) {
+        self.shards.truncate(clients.into());
+    }
+
     /// Runs one round: every client's update, their mean weighted by images, one step.
     pub(super) fn round(&mut self, round: u32) -> Quality {
         let updates: Vec<_> = self

@@ -1,6 +1,10 @@
 //! Key files.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::Deserialize;
 
@@ -98,19 +102,29 @@ pub fn write_identities(
 ) -> Result<Job, Error> {
     let clients = folder.join("clients");
     fs::create_dir(&clients).map_err(|e| Error::from(e).within(clients.display()))?;
-    let mut all = vec![];
-    for number in 0..limits.clients {
-        let key = IdentityKey::generate(public.clone())?;
-        all.push(key.save(&clients.join(format!("{number}.json")))?);
-    }
+    let job = draw_members(public, limits, open, |number| clients.join(format!("{number}.json")))?;
+    public.save(&folder.join("public.json"))?;
+    job.save(&folder.join("job.json"))?;
+    Ok(job)
+}
+
+/// Draws the identities of such a job's clients, and writes each to the path of its number.
+///
+/// # Errors
+/// As [`write_identities`].
+pub fn draw_members(
+    public: &PublicKey,
+    limits: Limits,
+    open: Option<usize>,
+    path: impl Fn(u16) -> PathBuf,
+) -> Result<Job, Error> {
+    let save = |number| IdentityKey::generate(public.clone())?.save(&path(number));
+    let mut all = (0..limits.clients).map(save).collect::<Result<Vec<_>, Error>>()?;
     let members = all.iter().map(|opener| opener.id).collect();
     all.truncate(MAX_OPENERS);
     let quorum = Quorum::new(all.len(), open)?;
     let openers = Openers::new(quorum, all, members)?;
-    let job = Job::new(public, Limits { openers: Some(Arc::new(openers)), ..limits })?;
-    public.save(&folder.join("public.json"))?;
-    job.save(&folder.join("job.json"))?;
-    Ok(job)
+    Job::new(public, Limits { openers: Some(Arc::new(openers)), ..limits })
 }
 
 impl KeyFile {

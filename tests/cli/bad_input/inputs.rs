@@ -94,8 +94,8 @@ fn every_option_refuses_files_of_other_kinds() {
 fn files_of_two_schemes_do_not_mix() {
     let place = world();
     place.keygen("ckks-sum", 3, "other");
-    place.done("keygen --clients 3 --bits 12 --out coarse");
-    place.done("keygen --clients 4 --out larger");
+    place.done("keygen --scheme ckks-sum --clients 3 --bits 12 --out coarse");
+    place.done("keygen --scheme ckks-sum --clients 4 --out larger");
     let rows = ["other", "coarse", "larger", "public"].into_iter().flat_map(|keys| {
         let job = format!("{keys}/job.json: the job is of key ");
         let of = |words: &str, part: &str| row(1, words, part).put(keys.as_bytes());

@@ -81,7 +81,7 @@ fn what_does_not_fit_leaves_nothing() {
     let place = world();
     place.write("large", to_file(&single(&[0.25; 100_000])));
     place.done("ranges --policy fixed:1 --weight 9 --out large.json large");
-    place.done("keygen --clients 3 --out wide");
+    place.done("keygen --scheme ckks-sum --clients 3 --out wide");
     let encrypt = "encrypt --key wide/secret.json --ranges large.json --in large";
     for client in 0..3 {
         place.done(&format!("{encrypt} --client {client} --out {client}.cgm"));
@@ -116,7 +116,7 @@ fn a_key_is_made_whole_or_not() {
     let rows = ["keys/public.json", "keys/secret.json", "keys/job.json", "keys/server.identity"]
         .map(|name| {
             let name = format!("mine/{}", name.trim_start_matches("keys/"));
-            row(1, "keygen --clients 2 --out mine", &name)
+            row(1, "keygen --scheme ckks-sum --clients 2 --out mine", &name)
                 .and("not overwritten")
                 .with(&name, "mine")
         })
