@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 CLIENTS = 4
 # Of four openers three open, and one alone learns nothing.
 OPEN, FAULTY = 3, 1
-# Coefficients of four secrets lie within 84 of zero: the smallest prime above 168, of 8 bits. A ring of degree 4096 has
-# a polynomial for every two, and 19 masks make a false proof as likely as 2^-128.
-P, NUMBERS, MASKS = 173, 2048, 19
+# Coefficients of four secrets lie within 63 of zero: the smallest prime above 126, of 7 bits. A ring of degree 4096 has
+# a polynomial for every two, and 22 masks make a false proof as likely as 2^-128.
+P, BITS, NUMBERS, MASKS = 127, 7, 2048, 22
 # What X-Wing ends its hash with: a picture of its name.
 LABEL = b"\\.//^\\"
 
@@ -110,9 +110,9 @@ def test_errors_say_who(members: list[cg.Member], tmp_path: Path) -> None:
 
 def shares_of(identity: Path, request: bytes, opener: int, contributors: int) -> npt.NDArray[np.int64]:
     """Return an opener's sum of shares, by OpenSSL and the page on thresholds: not by this package."""
-    share_bytes = 32 if opener < FAULTY else NUMBERS + MASKS
+    share_bytes = 32 if opener < FAULTY else packed_bytes(NUMBERS + MASKS)
     box_bytes = 8 + 1120 + 4 + share_bytes + 16
-    entry_bytes = 34 + 32 + 4 + OPEN * MASKS + 64 + 1 + 32 * CLIENTS + box_bytes
+    entry_bytes = 34 + 32 + 4 + packed_bytes(OPEN * MASKS) + 64 + 1 + 32 * CLIENTS + box_bytes
     body = request[:-32]
     counter, seed = (identity.parent / (identity.name + ".prekeys")).read_text().splitlines()[1].split()[:2]
     seed = blake3.blake3(bytes.fromhex(seed), derive_key_context="ciphergram 2026 prekey secret").digest()
@@ -128,8 +128,19 @@ def shares_of(identity: Path, request: bytes, opener: int, contributors: int) ->
         key = hashlib.sha3_256(both + LABEL).digest()
         # As AES-GCM begins with its nonce of zeros; what the tag is bound to is left to the package.
         share = Cipher(algorithms.AES(key), modes.CTR(bytes(15) + b"\2")).decryptor().update(sealed)
-        total += expand(share) if opener < FAULTY else np.frombuffer(share, np.uint8)
+        total += expand(share) if opener < FAULTY else unpack(share)
     return total[:NUMBERS] % P
+
+
+def packed_bytes(numbers: int) -> int:
+    return -(-numbers * BITS // 8)
+
+
+def unpack(share: bytes) -> npt.NDArray[np.int64]:
+    """Return the numbers of a share, which lie one after the other from the lowest bit on."""
+    count = NUMBERS + MASKS
+    bits = np.unpackbits(np.frombuffer(share, np.uint8), bitorder="little")[: count * BITS]
+    return bits.reshape(count, BITS).astype(np.int64) @ (1 << np.arange(BITS))
 
 
 def expand(seed: bytes) -> npt.NDArray[np.int64]:

@@ -23,6 +23,15 @@ use crate::{Error, random, schemes::rlwe::NOISE_BOUND};
 pub const MAX_OPENERS: usize = 32;
 /// Bits of the chance that a proof of shares that do not fit passes.
 const SOUNDNESS: u32 = 128;
+/// By Hoeffding's inequality a sum of n centred binomials of 2 × 21 bits is beyond ±√(990·n) with less than 2^-67: of
+/// all coefficients of the largest ring, 2^15, one is with 2^-52.
+const TAIL: u32 = 990;
+
+/// Returns how far the coefficients of a sum of so many secrets lie from zero at most, but with 2^-52: a sum beyond
+/// does not open, as its tags do not fit.
+fn sum_range(secrets: u32) -> u32 {
+    (secrets * NOISE_BOUND as u32).min((TAIL * secrets).isqrt() + 1)
+}
 
 /// How many openers there are, how many open, and how many of them may work against the contributors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +79,7 @@ impl Quorum {
     }
 }
 
-/// The field of shares: of the smallest prime above the range of a sum's coefficients and the points that are used.
+/// The field of shares: of the smallest prime that tells apart the coefficients of a sum, and the points that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Field {
     p: u64,
@@ -176,9 +185,8 @@ pub(crate) struct Sharing {
 impl Sharing {
     /// Makes the sharing of secrets over a ring of this degree, of which up to `clients` are summed.
     pub(crate) fn new(quorum: Quorum, clients: u32, degree: usize) -> Self {
-        let bound = clients * NOISE_BOUND as u32;
         let points = u64::from(quorum.openers) + u64::from(quorum.open - quorum.faulty);
-        let field = Field::above(u64::from(2 * bound).max(points));
+        let field = Field::above(u64::from(2 * sum_range(clients)).max(points));
         Self { quorum, field, degree }
     }
 
@@ -411,7 +419,7 @@ impl Sharing {
         }
         let padding = secret[self.degree..].iter().all(|&c| c == 0);
         secret.truncate(self.degree);
-        let bound = contributors as i32 * NOISE_BOUND as i32;
+        let bound = sum_range(contributors as u32) as i32;
         (padding && secret.iter().all(|c| (-bound..=bound).contains(c))).then_some(secret)
     }
 
@@ -428,6 +436,7 @@ impl Sharing {
 
 #[cfg(test)]
 mod tests {
+    use ciphergram_accel::random::centred_binomial;
     use proptest::prelude::*;
 
     use super::*;
@@ -457,6 +466,22 @@ mod tests {
         for q in quorums() {
             assert!(2 * q.open > q.openers + q.faulty && q.faulty < q.open, "{q:?}");
             assert!(q.faulty > 0 || q.openers == 1, "{q:?}");
+        }
+    }
+
+    /// Of the ranges by Hoeffding's inequality, beside the exact chance that a sum is beyond.
+    #[test]
+    fn sums_are_beyond_their_range_almost_never() {
+        assert_eq!([1, 2, 4, 10, 64, 1024].map(sum_range), [21, 42, 63, 100, 252, 1007]);
+        for secrets in [4, 10, 64] {
+            // Of 42 coins a secret, centred: the logarithm of the chance of each sum, by a recurrence.
+            let coins = 42 * secrets;
+            let (mut log, mut beyond) = (-f64::from(coins), 0.0);
+            for heads in 0..coins / 2 - sum_range(secrets) {
+                beyond += 2.0 * log.exp2();
+                log += (f64::from(coins - heads) / f64::from(heads + 1)).log2();
+            }
+            assert!(beyond.log2() < -67.0, "{secrets}: 2^{}", beyond.log2());
         }
     }
 
@@ -499,7 +524,7 @@ mod tests {
             let mut sums = vec![Zeroizing::new(vec![0; sharing.len()]); quorum.openers.into()];
             let challenge = [7; 32];
             for client in 0..clients {
-                let secret: Vec<i8> = (0..64).map(|_| next(43) as i8 - 21).collect();
+                let secret: Vec<i8> = (0..64).map(|_| centred_binomial(next(1 << 42))).collect();
                 expected.iter_mut().zip(&secret).for_each(|(sum, &c)| *sum += i32::from(c));
                 let seed = |i: u8| [client as u8, i].repeat(16).try_into().unwrap();
                 let drawn: Vec<_> = (0..quorum.faulty).map(|i| sharing.draw(&seed(i))).collect();
