@@ -124,10 +124,10 @@ pub(crate) enum CliCommand {
     Demo(DemoArgs),
     #[command(hide = true)]
     DemoClient(DemoClientArgs),
-    /// Make a key: public.json to sum with, secret.json to decrypt with, clients' keys, and a job
+    /// Make keys and a job: public.json to sum with, and what clients encrypt with
     ///
-    /// The folder also gets clients/NUMBER.json, where clients have keys of their own, and node keys for rounds on this
-    /// machine.
+    /// Under ckks-sum-threshold each client has an identity, clients/NUMBER.json, and they open sums together; under
+    /// other schemes secret.json opens them. The folder also gets node keys for rounds on this machine.
     Keygen(KeygenArgs),
     /// Make a job: what clients agree on once, and hold the aggregator to; no file is overwritten
     Job(JobArgs),

@@ -22,8 +22,12 @@ use std::{
 };
 
 use ciphergram_he::{
-    Job, Limits, Parameters, PublicKey, Scheme, SecretKey, job::PrivateRanges,
-    keys::write_identities, params::Literal, private_ranges::RangesSecret, threshold::Quorum,
+    Limits, Parameters, PublicKey, Scheme, SecretKey,
+    job::{PrivateRanges, usual_min_clients},
+    keys::write_identities,
+    params::Literal,
+    private_ranges::RangesSecret,
+    threshold::{MAX_OPENERS, Quorum},
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
 
@@ -62,9 +66,17 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let parameters = Parameters::new(literal).map_err(ciphergram_he::Error::from)?;
-    let job = write_keys(args, literal, folder.path())?;
-    let (openers, limits) = (job.openers().ok().map(|openers| openers.quorum()), job.limits());
-    let needed = openers.map_or(0, |quorum| quorum.open.into()).max(limits.min_clients);
+    let openers = match literal.scheme {
+        Scheme::CkksSumThreshold => {
+            Some(Quorum::new(usize::from(args.clients).min(MAX_OPENERS), None)?)
+        }
+        _ => None,
+    };
+    let needed = usual_min_clients(literal.clients) as u16;
+    let needed = openers.map_or(0, |quorum| quorum.open.into()).max(needed);
+    if args.kill > 0 && args.rounds == 1 {
+        return Err(Failure::Misuse("--kill: --rounds 1 ends before it".into()));
+    }
     if args.kill > 0 && args.survivors() < needed {
         let text = format!(
             "--kill {}: a sum takes {needed} of {}",
@@ -73,6 +85,7 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
         );
         return Err(Failure::Misuse(text));
     }
+    write_keys(args, literal, folder.path())?;
 
     let mut checker = Checker::new(args, parameters, folder.path());
     let mut twin = PlaintextTraining::new(args.seed, usize::from(args.clients));
@@ -105,15 +118,15 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
         summary.rounds.push(figures);
         if round == 0 && args.kill > 0 {
             let survivors = args.survivors();
-            processes.kill_from(survivors);
+            processes.kill(args, log, folder.path())?;
             checker.keep(survivors);
             twin.keep(survivors);
-            print(&format!("{} killed, the others go on", counted(args.kill, "client")))?;
+            print(&format!("{} and the aggregator killed", counted(args.kill, "client")))?;
         }
     }
     processes.finish()?;
     drop(progress);
-    print(&summary.text(args))?;
+    print(&summary.text())?;
     if let Some(mut out) = out {
         let text = serde_json::to_string_pretty(&summary.to_json(args))?;
         out.put((text + "\n").as_bytes())?;
@@ -122,15 +135,15 @@ pub(crate) fn run(args: &DemoArgs, log: LogFormat) -> Result<(), Failure> {
     summary.verdict()
 }
 
-/// Writes the keys of all clients into a folder; returns their job.
-fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<Job, Failure> {
+/// Writes the keys of all clients, and their job, into a folder.
+fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<(), Failure> {
     if literal.scheme == Scheme::CkksSumThreshold {
         vectors::refuse(&[("--ranges", args.ranges.is_some())], literal.scheme.name())?;
         let parameters = Parameters::new(literal).map_err(ciphergram_he::Error::from)?;
         let public = PublicKey::of_parameters(parameters)?;
-        let job = write_identities(&public, Limits::of_key(&public), None, folder)?;
+        write_identities(&public, Limits::of_key(&public), None, folder)?;
         LocalNodes::of_folder(folder).draw()?;
-        return Ok(job);
+        return Ok(());
     }
     let mut key = SecretKey::generate(literal)?;
     if args.ranges.is_some() {
@@ -138,7 +151,7 @@ fn write_keys(args: &DemoArgs, literal: Literal, folder: &Path) -> Result<Job, F
     }
     let limits = limits(args, &key);
     crate::commands::keygen::write_files(&key, limits, folder, None)?;
-    Ok(Job::load(&folder.join("job.json"), key.public())?)
+    Ok(())
 }
 
 /// Returns the limits of the demo's job.

@@ -35,9 +35,9 @@ pub(crate) fn remedy(error: &Error) -> Option<String> {
         E::NoMember { .. } => "it is of those whose member.pub job --members and --openers named",
         E::TooFewAnswers { .. } => "name more with --answers",
         E::WithoutTfhe => "build it with `cargo build --release --features tfhe`",
-        E::NoRangesSecret => "make one that has with keygen --ranges-key",
+        E::NoRangesSecret => "make one that has with keygen --scheme ckks-sum --ranges-key",
         E::NoRangesKey => {
-            "give the aggregator ranges-evaluation.cgk, which keygen --ranges-key makes"
+            "give the aggregator ranges-evaluation.cgk, which keygen --scheme ckks-sum --ranges-key makes"
         }
         E::RangesNotPrivate => "make one that does with job --ranges agree",
         E::Ckks(error) => return vector_remedy(error),

@@ -106,20 +106,21 @@ fn sixty_four_declared_clients_are_cheap() {
     }
 }
 
-/// Three of four go on without a client that was an opener as well.
+/// Three of four go on without a client that was an opener as well, and with another aggregator.
 #[test]
 fn openers_agree_though_one_is_killed() {
     let place = Place::new();
     let said = place.done("demo --rounds 3 --kill 1 --json figures.json");
     let last = said.lines().last().unwrap();
-    assert!(said.contains("\n1 client killed, the others go on\n"), "{said}");
-    assert!(last.contains("each of 10 means that 4 clients decrypted equals"), "{last}");
+    assert!(said.contains("\n1 client and the aggregator killed\n"), "{said}");
+    assert!(last.contains("each of 10 means that clients decrypted equals"), "{last}");
     let figures: Value = serde_json::from_slice(&place.read("figures.json")).unwrap();
     assert_eq!(
         (&figures["agree"], &figures["scheme"]),
         (&true.into(), &"ckks-sum-threshold".into())
     );
     place.fails_with(2, "demo --kill 2", &["--kill 2", "a sum takes 3 of 4 clients"]);
+    place.fails_with(2, "demo --kill 1 --rounds 1", &["--rounds 1 ends before it"]);
 }
 
 #[test]

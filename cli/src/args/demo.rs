@@ -18,7 +18,7 @@ pub(crate) struct DemoArgs {
     /// Rounds of training
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
-    /// Clients to kill after the first round, who under ckks-sum-threshold are openers too: the others go on
+    /// Clients to kill after the first round, with the aggregator, which is started again: the others go on
     #[arg(long, value_name = "CLIENTS", default_value_t = 0)]
     pub(crate) kill: u16,
     /// Bits of a quantised value, 8 to 24
@@ -52,7 +52,7 @@ pub(crate) struct DemoClientArgs {
     pub(crate) clients: u16,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
-    /// Waits after its rounds until it is killed, in place of leaving.
+    /// Waits after its rounds, in place of leaving, until it is killed or its standard input ends.
     #[arg(long)]
     pub(crate) waits: bool,
     #[command(flatten)]

@@ -22,8 +22,8 @@ pub(crate) struct KeygenArgs {
     /// takes), conjugate, matrix:ROWSxCOLUMNS (of a product by such a matrix), or numbers of slots
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) rotations: Vec<Rotation>,
-    /// Also draw a secret with which clients agree on ranges without showing theirs, and write ranges-evaluation.cgk,
-    /// which the aggregator does it with (30 MB)
+    /// Of ckks-sum or Paillier: also draw a secret with which clients agree on ranges without showing theirs, and write
+    /// ranges-evaluation.cgk, which the aggregator does it with (30 MB)
     #[arg(long)]
     pub(crate) ranges_key: bool,
     /// Of ckks-sum-threshold: make the identity of one member alone, and member.pub for whoever makes the job
@@ -38,7 +38,7 @@ pub(crate) struct KeygenArgs {
     /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
     /// limits; node keys stay as they are
     #[arg(long, value_name = "FOLDER",
-        conflicts_with_all = ["scheme", "clients", "bits"])]
+        conflicts_with_all = ["scheme", "clients", "bits", "member", "open"])]
     pub(crate) replaces: Option<PathBuf>,
     /// With --replaces: the job whose limits stay [default: job.json in that folder]
     #[arg(long, value_name = "FILE", requires = "replaces")]
@@ -48,7 +48,7 @@ pub(crate) struct KeygenArgs {
     pub(crate) renew_nodes: bool,
     /// Make the key from this secret key, of an earlier version or of python-paillier, which lacks what shows that sums
     /// are right
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "rotations",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheme", "clients", "bits", "member", "open", "rotations",
         "ranges_key", "replaces", "job", "renew_nodes"])]
     pub(crate) upgrade: Option<PathBuf>,
     #[command(flatten)]

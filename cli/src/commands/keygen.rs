@@ -103,6 +103,7 @@ fn identities(args: &KeygenArgs, literal: Literal) -> Result<(), Failure> {
         return report(args.report.json, &value, &lines);
     }
     let limits = Limits::of_key(&public);
+    // Before a folder is made for it.
     Quorum::new(usize::from(clients).min(MAX_OPENERS), args.open)?;
     files::fill(out, |folder| {
         write_identities(&public, limits.clone(), args.open, folder)?;

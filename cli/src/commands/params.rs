@@ -71,8 +71,10 @@ impl Derivation {
         let (ring, log_q, limit) = (&rlwe.ring, rlwe.log_q(), rlwe.security_limit());
         let (degree, primes) = (ring.degree(), ring.primes());
         let (secret, most) = match p.scheme() {
-            // Wider than ternary ones, also where a sum of two is known.
-            Scheme::CkksSumThreshold => ("centred binomial", "even with ternary secrets at most"),
+            // Wider, also once a sum of two is known: see he/docs/threshold.md.
+            Scheme::CkksSumThreshold => {
+                ("centred binomial", "with ternary secrets, which are narrower, at most")
+            }
             _ => ("ternary", "with a ternary secret at most"),
         };
         let figures = json!({
@@ -234,7 +236,7 @@ impl Derivation {
         });
         let slots = if head.slots() == 1 { "slot" } else { "slots" };
         let pad = match p.scheme() {
-            // One-time secrets hide its tags, and its chunks are laid out as those of ckks-sum.
+            // It needs none, as its secrets are used once, but lays chunks out as ckks-sum does.
             Scheme::CkksSumThreshold => "and room for a pad",
             _ => "and a pad",
         };

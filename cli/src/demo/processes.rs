@@ -15,9 +15,6 @@ use crate::{
     signals::{self, AtStop},
 };
 
-/// What has an aggregator open a round without killed clients soon, yet not before those that are slow.
-const KILLED_JOIN_DEADLINE: &str = "--join-deadline 5";
-
 /// The environment variable with the number of an engine's threads.
 const THREADS: &str = "RAYON_NUM_THREADS";
 
@@ -54,7 +51,7 @@ impl Process {
         let failed = |why: String| Failure::Work(format!("cannot start {name}: {why}"));
         let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(threads) = threads {
             command.env(THREADS, threads.to_string());
         }
@@ -72,6 +69,13 @@ impl Process {
         line.ok_or_else(|| Failure::Work(format!("{} ended early", self.name)))
     }
 
+    fn kill(&mut self) {
+        // Fails only for a process that has ended, which is what is wanted.
+        let _ = self.child.kill();
+        self.at_stop = None;
+        let _ = self.child.wait();
+    }
+
     /// Waits for the end, reading what is left so that it cannot block.
     fn finish(&mut self) -> Result<(), Failure> {
         while self.lines.next().is_some_and(|line| line.is_ok()) {}
@@ -86,10 +90,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only for a process that has ended, which is what is wanted.
-        let _ = self.child.kill();
-        self.at_stop = None;
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
@@ -97,23 +98,40 @@ impl Drop for Process {
 pub(super) struct Processes {
     clients: Vec<Process>,
     aggregator: Process,
+    address: String,
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// Returns the words that processes of all kinds take.
+fn common(args: &DemoArgs, log: LogFormat) -> Vec<String> {
+    words(&format!("{} --engine {}", log.option(), args.place.engine))
+}
+
+/// Starts an aggregator at an address, and returns the one that it got.
+fn aggregator(
+    args: &DemoArgs,
+    log: LogFormat,
+    folder: &Path,
+    (address, clients, rounds): (&str, u16, u32),
+) -> Result<(Process, String), Failure> {
+    let mut serve = words(&format!("serve --json --listen {address} --deadline 300"));
+    serve.extend(words(&format!("--clients {clients} --rounds {rounds}")));
+    serve.extend(common(args, log));
+    serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
+    let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
+    let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
+    let address = line["address"].as_str().unwrap_or_default().to_owned();
+    Ok((aggregator, address))
 }
 
 impl Processes {
     /// Starts the aggregator, learns its port, and starts the clients.
     pub(super) fn start(args: &DemoArgs, log: LogFormat, folder: &Path) -> Result<Self, Failure> {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
-        serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
-        if args.kill > 0 {
-            serve.extend(words(KILLED_JOIN_DEADLINE));
-        }
-        let common = format!("{} --engine {}", log.option(), args.place.engine);
-        serve.extend(words(&common));
-        serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
-        let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
-        let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
-        let address = line["address"].as_str().unwrap_or_default();
+        let first = ("127.0.0.1:0", args.clients, args.rounds);
+        let (aggregator, address) = aggregator(args, log, folder, first)?;
         let threads = threads_each(usize::from(args.clients));
         let clients = (0..args.clients).map(|number| {
             let DemoArgs { clients, seed, .. } = args;
@@ -121,11 +139,25 @@ impl Processes {
             let (rounds, waits) = if lives { (args.rounds, "") } else { (1, " --waits") };
             let mut client = vec!["demo-client".to_owned(), folder.display().to_string()];
             client.extend(words(&format!("{address} {number} {clients} {rounds} {seed}{waits}")));
-            client.extend(words(&common));
+            client.extend(common(args, log));
             Process::start(format!("client {number}"), &client, threads)
         });
         let clients = clients.collect::<Result<_, _>>()?;
-        Ok(Self { clients, aggregator })
+        Ok(Self { clients, aggregator, address })
+    }
+
+    /// Kills the last clients and the aggregator, of which another one goes on after the first round.
+    pub(super) fn kill(
+        &mut self,
+        args: &DemoArgs,
+        log: LogFormat,
+        folder: &Path,
+    ) -> Result<(), Failure> {
+        self.clients.truncate(args.survivors().into());
+        self.aggregator.kill();
+        let next = (&*self.address, args.survivors(), args.rounds - 1);
+        self.aggregator = aggregator(args, log, folder, next)?.0;
+        Ok(())
     }
 
     /// Reads every client's report of a round.
@@ -140,11 +172,6 @@ impl Processes {
             reports.push(report);
         }
         Ok(reports)
-    }
-
-    /// Kills the clients from this number on.
-    pub(super) fn kill_from(&mut self, first: u16) {
-        self.clients.truncate(first.into());
     }
 
     /// Waits until all have ended with success.

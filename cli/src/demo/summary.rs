@@ -123,7 +123,7 @@ impl Summary {
     }
 
     /// Returns the table and what it shows.
-    pub(super) fn text(&self, args: &DemoArgs) -> String {
+    pub(super) fn text(&self) -> String {
         let mut lines = vec![
             String::new(),
             "                 test accuracy       bytes a value           seconds a client".into(),
@@ -145,10 +145,9 @@ impl Summary {
         }
         if self.agrees() {
             lines.push(format!(
-                "encrypted and plaintext training agree: each of {} means that {} clients decrypted \
-                 equals the plaintext mean of the quantised updates, bit for bit",
-                self.rounds.iter().map(|r| r.encryption_shares.len()).sum::<usize>(),
-                args.clients
+                "encrypted and plaintext training agree: each of {} means that clients decrypted equals the \
+                 plaintext mean of the quantised updates, bit for bit",
+                self.rounds.iter().map(|r| r.encryption_shares.len()).sum::<usize>()
             ));
         }
         lines.join("\n")
@@ -161,6 +160,7 @@ impl Summary {
             "agree": self.agrees(),
             "rounds": self.rounds.len(),
             "clients": args.clients,
+            "killed": args.kill,
             "scheme": args.scheme.name(),
             "bits": args.bits,
             "seed": args.seed,

@@ -108,7 +108,8 @@ pub fn write_identities(
     Ok(job)
 }
 
-/// Draws the identities of such a job's clients, and writes each to the path of its number.
+/// Draws an identity for each client of these limits, writes it to the path of its number, and returns their job, whose
+/// sums the first clients open, all or at most 32.
 ///
 /// # Errors
 /// As [`write_identities`].
@@ -118,12 +119,12 @@ pub fn draw_members(
     open: Option<usize>,
     path: impl Fn(u16) -> PathBuf,
 ) -> Result<Job, Error> {
+    let quorum = Quorum::new(usize::from(limits.clients).min(MAX_OPENERS), open)?;
     let save = |number| IdentityKey::generate(public.clone())?.save(&path(number));
-    let mut all = (0..limits.clients).map(save).collect::<Result<Vec<_>, Error>>()?;
-    let members = all.iter().map(|opener| opener.id).collect();
-    all.truncate(MAX_OPENERS);
-    let quorum = Quorum::new(all.len(), open)?;
-    let openers = Openers::new(quorum, all, members)?;
+    let mut openers = (0..limits.clients).map(save).collect::<Result<Vec<_>, Error>>()?;
+    let members = openers.iter().map(|opener| opener.id).collect();
+    openers.truncate(MAX_OPENERS);
+    let openers = Openers::new(quorum, openers, members)?;
     Job::new(public, Limits { openers: Some(Arc::new(openers)), ..limits })
 }
 

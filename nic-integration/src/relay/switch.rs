@@ -40,7 +40,7 @@ pub struct RelaySwitch {
     turned_away: u64,
     unsent: u64,
     /// Bytes of datagrams that the server was sent.
-    carried: u64,
+    bytes_to_server: u64,
 }
 
 /// A client, as the server sees it.
@@ -78,7 +78,7 @@ impl RelaySwitch {
             buffer: vec![0; 1 << 16],
             turned_away: 0,
             unsent: 0,
-            carried: 0,
+            bytes_to_server: 0,
         })
     }
 
@@ -109,8 +109,8 @@ impl RelaySwitch {
         self.unsent
     }
 
-    /// Forwards for `span`, and until the server was sent as many bytes as `most`, or for ever. Datagrams under way at
-    /// its end are lost.
+    /// Forwards until `span` is over or `most` bytes were sent to the server, and without both for ever. Datagrams then
+    /// under way are lost.
     ///
     /// # Errors
     ///
@@ -119,10 +119,11 @@ impl RelaySwitch {
         let end = span.map(|span| self.now() + span);
         loop {
             let now = self.now();
-            if end.is_some_and(|end| end <= now) || most.is_some_and(|most| most <= self.carried) {
+            let most = most.unwrap_or(u64::MAX);
+            self.forward(now, most);
+            if end.is_some_and(|end| end <= now) || most <= self.bytes_to_server {
                 return Ok(());
             }
-            self.forward(now);
             let due = [self.to_server.due(), self.to_clients.due(), end].into_iter().flatten();
             let wait = due.min().map_or(MAX_SLEEP, |due| due.since(now)).min(MAX_SLEEP);
             let (listener, clients) = self.ready(wait)?;
@@ -140,14 +141,19 @@ impl RelaySwitch {
         Time::ZERO + self.origin.elapsed()
     }
 
-    /// Sends the datagrams that are due.
-    fn forward(&mut self, now: Time) {
-        while let Some(Datagram { to: from, bytes, congested, .. }) = self.to_server.pop(now) {
+    /// Sends the datagrams that are due, to the server up to so many bytes.
+    fn forward(&mut self, now: Time, most: u64) {
+        while self.bytes_to_server < most
+            && let Some(Datagram { to: from, bytes, congested, .. }) = self.to_server.pop(now)
+        {
             let send = |client: &SwitchClient| {
                 marked(&client.socket, congested, || client.socket.send(&bytes).is_ok())
             };
-            self.unsent += u64::from(!self.clients.get(&from).is_some_and(send));
-            self.carried += bytes.len() as u64;
+            if self.clients.get(&from).is_some_and(send) {
+                self.bytes_to_server += bytes.len() as u64;
+            } else {
+                self.unsent += 1;
+            }
         }
         while let Some(Datagram { to, bytes, congested, .. }) = self.to_clients.pop(now) {
             let send = || self.listener.send_to(&bytes, to).is_ok();

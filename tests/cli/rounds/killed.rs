@@ -72,7 +72,8 @@ impl Trio {
         let survivors =
             [0, 1].map(|i| self.place.join(address, i, &format!("--cohorts cohorts{i}")));
         let half = self.chunks.total_bytes() / 2;
-        let relay = format!("relay --listen 127.0.0.1:0 --to {address} --bytes {half}");
+        let relay =
+            format!("relay --listen 127.0.0.1:0 --to {address} --bytes {half} --seconds 60");
         let mut relay = self.place.start(&relay);
         let link = relay.event("listening")["address"].as_str().unwrap().to_owned();
         let mut victim = self.place.join(&link, VICTIM, "");
@@ -267,7 +268,8 @@ fn a_restarted_client_counts_once_gets_sums() {
 #[test]
 fn below_the_minimum_no_sum_leaves() {
     let trio = Trio::new(LATTICE.0, LATTICE.1);
-    let (mut server, address) = trio.place.serve("--clients 3 --min-clients 3 --deadline 2");
+    let (mut server, address) =
+        trio.place.serve(&format!("--clients 3 --min-clients 3 {DEADLINE}"));
     for survivor in trio.kill_one(&address) {
         let reported = survivor.finish().error(1);
         assert!(reported.contains("chunks were withheld"), "{reported}");
