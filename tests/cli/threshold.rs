@@ -59,6 +59,12 @@ fn rounds_go_on_over_files_with_a_silent_opener() {
             assert_eq!(place.read(&format!("{round}{client}")), place.read(&format!("{round}0")));
         }
     }
+    let job = place.json("inspect keys/job.json");
+    let quorum = ["openers", "open", "silent", "faulty"].map(|name| job["openers"][name].as_u64());
+    assert_eq!(quorum, [4, 3, 1, 1].map(Some));
+    // Shares are in three boxes, and a seed in the fourth.
+    let bytes = place.json("inspect c1.cgm")["share_bytes"].as_u64().unwrap();
+    assert!((8_000..12_000).contains(&bytes), "{bytes}");
     // What got lost is given again, and nothing else of that round.
     let answer = place.read("c-1.answer");
     place.done("opener --key keys/clients/1.json --in c/1.request --out again");

@@ -10,13 +10,14 @@ use ciphergram_he::{
     codec::{Precision, RangesFile},
     frame::{self, Frame},
     keys::permission_warning,
-    threshold::{OpenAnswer, OpenRequest, OpenerId},
+    threshold::{OpenAnswer, OpenRequest, OpenerId, Quorum},
 };
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::{
     args::InspectArgs,
+    commands::job::quorum_words,
     failure::Failure,
     files::{self, FileKind},
     report::{per_value, per_value_words, report, warn},
@@ -95,6 +96,10 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("round", c.round);
             found.add_same("client", c.contributor.number);
             found.add_same("contributors", 1);
+            if let Some(shares) = c.keys {
+                let bytes = shares.to_bytes().len();
+                found.add("share_bytes", bytes, format!("{bytes} bytes of shares for openers"));
+            }
             (c.agreement, c.stream.into_owned())
         }
         frame::Kind::Sum => {
@@ -255,6 +260,12 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
     found.add_same("id", id);
     for name in ["key_id", "clients", "min_clients", "max_weight", "max_range"] {
         found.add(name, content[name].clone(), content[name].to_string().trim_matches('"'));
+    }
+    let of = |name: &str| content["openers"][name].as_u64();
+    if let (Some(openers), Some(open)) = (of("openers"), of("open")) {
+        let quorum = Quorum::new(openers as usize, Some(open as usize))?;
+        let json = json!({"openers": openers, "open": open, "silent": quorum.silent(), "faulty": quorum.faulty});
+        found.add("openers", json, quorum_words(quorum));
     }
     if let Value::Object(noise) = &content["noise"] {
         let words = format!("sigma {} at clip {}", noise["sigma"], noise["clip"]);

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &JobArgs) -> Result<(), Failure> {
             limits.max_range
         ),
     ];
-    lines.extend(quorum_words(&job));
+    lines.extend(job.openers().ok().map(|openers| quorum_words(openers.quorum())));
     if let Ok(PrivateRanges { rank, levels, agree_every, clip_norm, .. }) = job.private_ranges() {
         let of = |rank: &Rank| match rank {
             Rank::Largest(k) => format!("of rank {k}, the largest being 1"),
@@ -139,14 +139,13 @@ fn openers(args: &JobArgs) -> Result<Option<Arc<Openers>>, Failure> {
 }
 
 /// Says what the openers of a job come to.
-pub(crate) fn quorum_words(job: &Job) -> Option<String> {
-    let quorum = job.openers().ok()?.quorum();
+pub(crate) fn quorum_words(quorum: Quorum) -> String {
     let Quorum { openers, open, faulty } = quorum;
-    Some(format!(
+    format!(
         "any {open} of {openers} openers open a sum: {} may be silent, and up to {faulty} together learn \
          nothing",
         quorum.silent()
-    ))
+    )
 }
 
 /// Returns how ranges are agreed on, if they are: by the secret in a client's key.

@@ -124,7 +124,7 @@ fn identities(args: &KeygenArgs, literal: Literal) -> Result<(), Failure> {
         ),
         format!("{}  for all of them: members, openers and limits", job_path.display()),
     ];
-    lines.extend(quorum_words(&job));
+    lines.push(quorum_words(job.openers()?.quorum()));
     report(args.report.json, &value, &lines)
 }
 
