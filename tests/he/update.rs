@@ -256,7 +256,7 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
         let kept = if stop == chunks.count() { other.stream.len() } else { chunks.offset_of(stop) };
         let (seed, own) = (SealPermit::draw().unwrap().seed(), key.secret.as_client(1));
         let (update, permit) =
-            (Quantised::from_fields(fields.clone(), 1), SealPermit::resume(seed, stop));
+            (Quantised::from_fields(fields.clone(), 1), SealPermit::resume(seed, &[1; 32], stop));
         let terms = key.job.terms(ROUND, &agreement).unwrap();
         let resumed = Sealer::new(own, engine(), update, permit, &terms).unwrap();
         let resumed_as = resumed.contributor();
@@ -282,7 +282,7 @@ fn no_chunk_is_sealed_twice_under_one_seed() {
     for (key, values) in [(over(4096), 100_000), (generate(Scheme::Paillier2048, 2, 16), 6_000)] {
         let fields = vec![7; values];
         let resume = |seed, next, key: &Key| {
-            let permit = SealPermit::resume(seed, next);
+            let permit = SealPermit::resume(seed, &[1; 32], next);
             sealer(key.secret.as_client(0), &key.job, (&fields, 1), permit)
         };
         let (agreement, permit) = (agreement(values, u32::MAX), SealPermit::draw().unwrap());
@@ -342,7 +342,7 @@ fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
     };
     let mut failed = sealer(Arc::new(Broken), SealPermit::draw().unwrap());
     assert!(failed.next_batch().is_err());
-    let permit = SealPermit::resume(failed.contributor().seed, 0);
+    let permit = SealPermit::resume(failed.contributor().seed, &[1; 32], 0);
     assert!(sealer(engine(), permit).seal_all().is_ok());
 }
 

@@ -90,7 +90,8 @@ impl MemberKey {
         }
     }
 
-    /// Begins a contribution. An opener whose prekey is over gets no share, as if it were silent.
+    /// Begins a contribution, for which `secret` was drawn. An opener whose prekey is over gets no share, as if it were
+    /// silent.
     ///
     /// # Errors
     /// [`Error::Opener`]: the prekeys of more openers are over than may be silent; the update cannot be read; the
@@ -98,15 +99,15 @@ impl MemberKey {
     pub(crate) fn begin(
         &self,
         terms: &Terms<'_>,
-        contributor: &Contributor,
+        (contributor, secret): (&Contributor, &[u8; 32]),
         update: &Quantised,
     ) -> Result<(Box<dyn UpdateEncryptor>, KeySealer), Error> {
         let over = self.openers.over(self.prekeys(), prekey::now()?)?;
         let parameters = self.public.parameters();
         let (sharing, rlwe) = self.openers.sharing(parameters, update.count())?;
         let statement = terms.openers_statement();
-        let (name, digest) = (&contributor.seed, update.digest()?);
-        let secret = OneTimeSecret::derive(&self.identity, &statement, name, &digest, rlwe)?;
+        let of = (&contributor.seed, &update.digest()?, secret);
+        let secret = OneTimeSecret::derive(&self.identity, &statement, of, rlwe)?;
         let encryptor = secret.encryptor(&polynomials(&statement));
         let sealer = KeySealer {
             member: self.clone(),

@@ -30,20 +30,20 @@ pub(crate) struct OneTimeSecret {
 }
 
 impl OneTimeSecret {
-    /// Derives the secret of the contribution that `name` names under a statement, of the integers with this digest:
-    /// two messages never have one secret, whichever copy of the identity seals them.
+    /// Derives the secret of the contribution that a seed names under a statement, of the integers with this digest,
+    /// and of what was drawn for it: two messages never have one secret, whichever copy of the identity seals them, and
+    /// who steals that later cannot test a guess of the integers.
     ///
     /// # Errors
     /// The engine's.
     pub(crate) fn derive(
         identity: &Identity,
         statement: &[u8; 32],
-        name: &Seed,
-        update: &[u8; 32],
+        (name, update, drawn): (&Seed, &[u8; 32], &[u8; 32]),
         parameters: &Arc<RlweParameters>,
     ) -> Result<Self, Error> {
         let key = identity.derive("ciphergram 2026 one-time secrets");
-        let material = [&statement[..], name.bytes(), update].concat();
+        let material = Zeroizing::new([&statement[..], name.bytes(), update, drawn].concat());
         let seed = Zeroizing::new(*blake3::keyed_hash(&key, &material).as_bytes());
         let ring = &parameters.ring;
         let words = random::keystream(&derive(&seed, "secret", 0), ring.degree());
@@ -92,4 +92,29 @@ impl SharedSecret {
 fn derive(seed: &[u8; 32], purpose: &str, index: usize) -> Zeroizing<[u8; 32]> {
     let purpose = format!("{purpose} {index}");
     Zeroizing::new(*blake3::keyed_hash(seed, purpose.as_bytes()).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Parameters,
+        params::{Literal, Scheme},
+    };
+
+    #[test]
+    fn secrets_follow_from_what_was_drawn_as_well() {
+        let literal = Literal { scheme: Scheme::CkksSumThreshold, clients: 4, bits: 16 };
+        let parameters = Parameters::new(literal).unwrap();
+        let rlwe = parameters.of_values(1).rlwe().unwrap();
+        let (identity, name) = (Identity::generate().unwrap(), Seed::draw().unwrap());
+        let of = |update: [u8; 32], drawn: [u8; 32]| {
+            let of = (&name, &update, &drawn);
+            OneTimeSecret::derive(&identity, &[7; 32], of, rlwe).unwrap().coefficients
+        };
+        let secret = of([3; 32], [5; 32]);
+        assert_eq!(secret, of([3; 32], [5; 32]), "who goes on after a restart has the same");
+        assert_ne!(secret, of([3; 32], [6; 32]));
+        assert_ne!(secret, of([4; 32], [5; 32]));
+    }
 }

@@ -329,9 +329,8 @@ mod tests {
         let (sharing, rlwe) = openers.sharing(&parameters, 0).unwrap();
         let (statement, prekeys) = ([7; 32], ending([11, 11, 10, 11]));
         let contributor = Contributor { number: 1, seed: Seed::draw().unwrap() };
-        let secret =
-            OneTimeSecret::derive(&identities[1], &statement, &contributor.seed, &[3; 32], rlwe);
-        let secret = secret.unwrap();
+        let of = (&contributor.seed, &[3; 32], &[5; 32]);
+        let secret = OneTimeSecret::derive(&identities[1], &statement, of, rlwe).unwrap();
         let of = (&statement, &contributor);
         let seal = |over: &[usize]| {
             KeyMessage::seal((&identities[1], &prekeys, over), of, (&secret, &sharing), [9; 32])

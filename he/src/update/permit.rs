@@ -16,9 +16,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use zeroize::Zeroizing;
+
 use crate::{
     Error,
     ids::{KeyId, Seed},
+    random,
 };
 
 /// The right to seal one update under one seed, once.
@@ -65,6 +68,8 @@ use crate::{
 /// ```
 pub struct SealPermit {
     seed: Seed,
+    /// What only the contribution's one-time secret grows from. It goes with the permit, and with what resumes it.
+    secret: Zeroizing<[u8; 32]>,
     /// The first chunk that it may seal.
     next: u32,
 }
@@ -75,30 +80,36 @@ impl SealPermit {
     /// # Errors
     /// No randomness.
     pub fn draw() -> Result<Self, Error> {
-        Ok(Self { seed: Seed::draw()?, next: 0 })
+        Ok(Self::resume(Seed::draw()?, &*random::bytes()?, 0))
     }
 
     /// Derives the permit of an update under a rounding that was drawn for it: the same two give the same seed, and so
     /// the same bytes, also to whoever goes on from a copy of what was kept. Another update has another seed.
     #[must_use]
     pub fn of_update(rounding: &[u8; 32], fingerprint: &[u8; 32]) -> Self {
-        Self { seed: Seed::of_update(rounding, fingerprint), next: 0 }
+        Self::resume(Seed::of_update(rounding, fingerprint), rounding, 0)
     }
 
     /// Resumes the right to go on with a contribution whose chunks before `next` are sealed and kept.
     ///
     /// The caller vouches that no chunk from `next` on was ever sent, by whatever process, and that
     /// what is sealed now is the same update as before: the same tensors, weight, ranges and
-    /// rounding.
+    /// rounding, whose seed is given.
     #[must_use]
-    pub fn resume(seed: Seed, next: u32) -> Self {
-        Self { seed, next }
+    pub fn resume(seed: Seed, rounding: &[u8; 32], next: u32) -> Self {
+        let secret = blake3::derive_key("ciphergram 2026 secret of a contribution", rounding);
+        Self { seed, secret: Zeroizing::new(secret), next }
     }
 
     /// Returns the public part.
     #[must_use]
     pub fn seed(&self) -> Seed {
         self.seed
+    }
+
+    /// Returns the secret that nobody has once it is sealed, nor who has its client's identity.
+    pub(super) fn secret(&self) -> &[u8; 32] {
+        &self.secret
     }
 
     /// Returns the first chunk that it may seal.

@@ -73,7 +73,8 @@ impl Sealer {
                 (scheme.encryptor(&*engine, &statement, &permit.seed())?, None)
             }
             KeyRef::Member(key) => {
-                let (encryptor, keys) = key.begin(terms, &contributor, &update)?;
+                let (encryptor, keys) =
+                    key.begin(terms, (&contributor, permit.secret()), &update)?;
                 (encryptor, Some(keys))
             }
         };

@@ -139,7 +139,7 @@ impl Sealing {
                 // A chunk that is not in the spool was never sent; its rounding makes the same
                 // integers.
                 let state = SpoolState::Resumed(spool, self.stream.rest(0));
-                (SealPermit::resume(announcement.seed, whole), state)
+                (SealPermit::resume(announcement.seed, &self.rounding, whole), state)
             }
             Some(Right::Fresh(permit, spool)) => {
                 let header = || SpoolHeader {
