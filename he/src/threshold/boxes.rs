@@ -66,18 +66,18 @@ impl KeyMessage {
         (secret, sharing): (&OneTimeSecret, &Sharing),
         upload: [u8; 32],
     ) -> Result<Self, Error> {
-        let shared = secret.share(sharing, prekeys);
+        let shared = secret.share(sharing, prekeys, over);
         let boxes = prekeys.iter().enumerate().map(|(opener, prekey)| {
             let message = match shared.seeds.get(opener) {
                 Some(seed) => Zeroizing::new(seed.to_vec()),
                 None => sharing.pack(&shared.polynomials.share(opener)),
             };
-            let (randomness, context) =
-                (shared.box_randomness(opener), context(statement, contributor, opener));
             if over.contains(&opener) {
-                return Ok(ShareBox::closed(prekey, &randomness, message.len()));
+                let noise = shared.closed_box_noise(opener);
+                return Ok(ShareBox::closed(prekey, &noise, message.len()));
             }
-            ShareBox::seal(prekey, &randomness, &context, &message)
+            let context = context(statement, contributor, opener);
+            ShareBox::seal(prekey, &shared.box_randomness(opener), &context, &message)
                 .map_err(|error| Error::Opener { opener, why: error.to_string() })
         });
         let boxes = boxes.collect::<Result<Vec<_>, _>>()?;
@@ -230,9 +230,9 @@ impl ShareBox {
     }
 
     /// Returns a box of noise, as long as one with a message of this length.
-    fn closed(prekey: &Prekey, randomness: &[u8; 32], length: usize) -> Self {
+    fn closed(prekey: &Prekey, noise: &[u8; 32], length: usize) -> Self {
         let bytes = KEM_BYTES + length + SEAL_BYTES;
-        let noise = to_bytes(&random::keystream(randomness, bytes.div_ceil(8)));
+        let noise = to_bytes(&random::keystream(noise, bytes.div_ceil(8)));
         let mut kem = Box::new([0; KEM_BYTES]);
         kem.copy_from_slice(&noise[..KEM_BYTES]);
         Self { counter: prekey.counter(), kem, sealed: noise[KEM_BYTES..bytes].to_vec() }

@@ -59,11 +59,18 @@ impl OneTimeSecret {
         symmetric::encryptor(&self.parameters, &self.secret, random::seed_words(polynomials), noise)
     }
 
-    /// Shares it among openers with these prekeys. Whatever is drawn for that follows from all of these: under other
-    /// prekeys it is shared anew, since one set of masks must not prove two sharings.
-    pub(super) fn share(&self, sharing: &Sharing, prekeys: &[Prekey]) -> SharedSecret {
-        let digests: Vec<u8> = prekeys.iter().flat_map(Prekey::digest).collect();
-        let key = Zeroizing::new(*blake3::keyed_hash(&self.seed, &digests).as_bytes());
+    /// Shares it among openers with these prekeys, but for those whose prekeys are `over`. Whatever is drawn for that
+    /// follows from all of these: under other prekeys, or once one is over, it is shared anew, since one set of masks
+    /// must not prove two sharings.
+    pub(super) fn share(
+        &self,
+        sharing: &Sharing,
+        prekeys: &[Prekey],
+        over: &[usize],
+    ) -> SharedSecret {
+        let mut openers: Vec<u8> = prekeys.iter().flat_map(Prekey::digest).collect();
+        openers.extend(over.iter().map(|&opener| opener as u8));
+        let key = Zeroizing::new(*blake3::keyed_hash(&self.seed, &openers).as_bytes());
         let seeds: Vec<_> =
             (0..sharing.drawn()).map(|opener| derive(&key, "share", opener)).collect();
         let drawn: Vec<_> = seeds.iter().map(|seed| sharing.draw(seed)).collect();
@@ -86,6 +93,11 @@ impl SharedSecret {
     /// Returns what the key of an opener's box is encapsulated with.
     pub(super) fn box_randomness(&self, opener: usize) -> Zeroizing<[u8; 32]> {
         derive(&self.key, "box", opener)
+    }
+
+    /// Returns what the noise of a closed box grows from, which is public.
+    pub(super) fn closed_box_noise(&self, opener: usize) -> Zeroizing<[u8; 32]> {
+        derive(&self.key, "closed box", opener)
     }
 }
 

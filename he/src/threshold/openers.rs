@@ -337,6 +337,8 @@ mod tests {
         };
         let (message, all) = (seal(&[2]).unwrap(), seal(&[]).unwrap());
         assert_eq!(message.len(), all.len());
+        // No two messages have masks or keys of boxes in common.
+        assert!((0..4).all(|opener| message.boxes[opener] != all.boxes[opener]));
         assert_eq!(message, seal(&[2]).unwrap(), "a restart sends the same");
         assert_eq!(message.check(&openers, of), Ok(()));
         let hashes: Vec<_> = message.boxes.iter().map(ShareBox::hash).collect();

@@ -28,7 +28,7 @@ const SOUNDNESS: u32 = 128;
 const TAIL: u32 = 990;
 
 /// Returns how far the coefficients of a sum of so many secrets lie from zero at most, but with 2^-52: a sum beyond
-/// does not open, as its tags do not fit.
+/// does not open.
 fn sum_range(secrets: u32) -> u32 {
     (secrets * NOISE_BOUND as u32).min((TAIL * secrets).isqrt() + 1)
 }
