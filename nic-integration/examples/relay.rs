@@ -65,7 +65,7 @@ struct Arguments {
     /// Seconds until it ends and prints what it did [default: until it is killed, silently]
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Bytes sent to the server after which it ends and prints what it did
+    /// Bytes sent to the server after which it ends and prints what it did, if that is before --seconds
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     bytes: Option<u64>,
 }

@@ -41,8 +41,8 @@ pub(crate) fn run(args: &args::BundleArgs) -> Result<(), Failure> {
         (AnyKey::Public(_), Some(openers)) => {
             let first = openers.members().iter().take(MAX_OPENERS);
             if openers.openers().iter().map(|opener| &opener.id).ne(first) {
-                let text = "the job's openers are not its first clients: have each make an identity of its own, by \
-                            `keygen --member`";
+                let text = "bundles are of jobs that all clients open, the first 32 at most: have each make an \
+                            identity of its own, by `keygen --member`";
                 return Err(Failure::Work(text.into()));
             }
         }

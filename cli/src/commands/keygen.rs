@@ -43,13 +43,13 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<(), Failure> {
     vectors::refuse(&[("--rotations", !args.rotations.is_empty())], scheme.name())?;
     files::refuse_keys(&args.out.path)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
-    let has_ranges = args.ranges_key || former.as_ref().is_some_and(Former::has_ranges);
-    if has_ranges && !HAS_BOOTSTRAPS {
-        return Err(Error::WithoutTfhe.into());
-    }
     let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
     if literal.scheme == Scheme::CkksSumThreshold {
         return identities(args, literal);
+    }
+    let has_ranges = args.ranges_key || former.as_ref().is_some_and(Former::has_ranges);
+    if has_ranges && !HAS_BOOTSTRAPS {
+        return Err(Error::WithoutTfhe.into());
     }
     let progress = ProgressLine::new(
         args.report.json,

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Lines},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
+    thread,
 };
 
 use serde_json::Value;
@@ -30,7 +31,8 @@ fn threads_each(clients: usize) -> Option<usize> {
 struct Process {
     name: String,
     child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    /// None once a thread reads what nobody wants.
+    lines: Option<Lines<BufReader<ChildStdout>>>,
     /// None once it is waited for: its number may then be another process's.
     at_stop: Option<AtStop>,
 }
@@ -61,12 +63,24 @@ impl Process {
             Ok::<_, Failure>((child, move || kill(id)))
         })?;
         let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
-        Ok(Self { name, child, lines: BufReader::new(stdout).lines(), at_stop: Some(at_stop) })
+        Ok(Self {
+            name,
+            child,
+            lines: Some(BufReader::new(stdout).lines()),
+            at_stop: Some(at_stop),
+        })
     }
 
     fn next_line(&mut self) -> Result<String, Failure> {
-        let line = self.lines.next().and_then(Result::ok);
+        let line = self.lines.as_mut().and_then(Iterator::next).and_then(Result::ok);
         line.ok_or_else(|| Failure::Work(format!("{} ended early", self.name)))
+    }
+
+    /// Reads on what it prints, which would wait once a pipe is full.
+    fn read_on(&mut self) {
+        if let Some(lines) = self.lines.take() {
+            thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        }
     }
 
     fn kill(&mut self) {
@@ -76,9 +90,9 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Waits for the end, reading what is left so that it cannot block.
+    /// Waits for the end.
     fn finish(&mut self) -> Result<(), Failure> {
-        while self.lines.next().is_some_and(|line| line.is_ok()) {}
+        self.read_on();
         self.at_stop = None;
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
@@ -124,6 +138,7 @@ fn aggregator(
     let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
     let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
     let address = line["address"].as_str().unwrap_or_default().to_owned();
+    aggregator.read_on();
     Ok((aggregator, address))
 }
 

@@ -97,8 +97,8 @@ impl SealPermit {
     /// rounding, whose seed is given.
     #[must_use]
     pub fn resume(seed: Seed, rounding: &[u8; 32], next: u32) -> Self {
-        let secret = blake3::derive_key("ciphergram 2026 secret of a contribution", rounding);
-        Self { seed, secret: Zeroizing::new(secret), next }
+        let purpose = "ciphergram 2026 secret of a contribution";
+        Self { seed, secret: Zeroizing::new(blake3::derive_key(purpose, rounding)), next }
     }
 
     /// Returns the public part.
@@ -107,7 +107,7 @@ impl SealPermit {
         self.seed
     }
 
-    /// Returns the secret that nobody has once it is sealed, nor who has its client's identity.
+    /// Returns what a one-time secret grows from beside its client's identity: what resumes the permit has it too.
     pub(super) fn secret(&self) -> &[u8; 32] {
         &self.secret
     }

@@ -49,7 +49,7 @@ pub(super) struct SealTask<'a> {
     /// The prekeys of openers that its terms name.
     pub prekeys: Vec<Prekey>,
     /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
-    pub rounding: [u8; 32],
+    pub rounding: Zeroizing<[u8; 32]>,
     pub permit: SealPermit,
     /// Whether the shares are sealed already.
     pub has_shares: bool,

@@ -22,6 +22,7 @@
 //! refused.
 
 use std::{
+    fmt,
     fs::{File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
@@ -34,6 +35,7 @@ use ciphergram_he::{
     threshold::OpenAnswer,
 };
 use tracing::warn;
+use zeroize::Zeroizing;
 
 use super::Error;
 use crate::round::Resume;
@@ -50,7 +52,7 @@ const SHARES: &[u8] = b"shares";
 const CHUNKS: &[u8] = b"";
 
 /// The contribution and the round that a spool is of.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct SpoolHeader {
     /// The client's number.
     pub contributor: u16,
@@ -58,20 +60,30 @@ pub struct SpoolHeader {
     pub resume: Resume,
     /// [`fingerprint`] of the update.
     pub fingerprint: [u8; 32],
-    /// The seed of the rounding: a client that goes on rounds the same way.
-    pub rounding: [u8; 32],
+    /// The seed of the rounding, as secret as the update: a client that goes on rounds the same way.
+    pub rounding: Zeroizing<[u8; 32]>,
     /// Seed and agreement.
     pub announcement: Announcement,
 }
 
+impl fmt::Debug for SpoolHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SpoolHeader");
+        shown.field("contributor", &self.contributor).field("resume", &self.resume);
+        shown.finish_non_exhaustive()
+    }
+}
+
 impl SpoolHeader {
-    fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let mut out = self.contributor.to_le_bytes().to_vec();
+    fn to_bytes(&self, key: &PublicKey) -> Zeroizing<Vec<u8>> {
+        let announcement = self.announcement.to_bytes(key);
+        let mut out = Zeroizing::new(Vec::with_capacity(FIXED_BYTES + announcement.len()));
+        out.extend(self.contributor.to_le_bytes());
         out.extend(self.resume.incarnation.to_le_bytes());
         out.extend(self.resume.round.to_le_bytes());
         out.extend(self.fingerprint);
-        out.extend(self.rounding);
-        out.extend(self.announcement.to_bytes(key));
+        out.extend(*self.rounding);
+        out.extend(announcement);
         out
     }
 
@@ -83,7 +95,7 @@ impl SpoolHeader {
             contributor: u16::from_le_bytes(array(fixed, 0)),
             resume: Resume { incarnation: number(2), round: number(6) },
             fingerprint: array(fixed, 10),
-            rounding: array(fixed, 42),
+            rounding: Zeroizing::new(array(fixed, 42)),
             announcement: Announcement::from_bytes(announcement, key).map_err(|e| e.to_string())?,
         })
     }

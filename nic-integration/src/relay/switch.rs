@@ -117,9 +117,9 @@ impl RelaySwitch {
     /// [`NicError::Wire`] if a socket has failed for good.
     pub fn run(&mut self, span: Option<Duration>, most: Option<u64>) -> Result<(), NicError> {
         let end = span.map(|span| self.now() + span);
+        let most = most.map_or(u64::MAX, |most| self.bytes_to_server.saturating_add(most));
         loop {
             let now = self.now();
-            let most = most.unwrap_or(u64::MAX);
             self.forward(now, most);
             if end.is_some_and(|end| end <= now) || most <= self.bytes_to_server {
                 return Ok(());

@@ -297,7 +297,7 @@ fn clients_refuse_spools_of_other_statements() {
             contributor: 2,
             resume: Resume { incarnation: 5, round: 0 },
             fingerprint: fingerprint(&update, 1).unwrap(),
-            rounding: [7; 32],
+            rounding: [7; 32].into(),
             announcement,
         };
         let mut spool = Spool::create(&place.path("mean2.spool"), 0).unwrap();

@@ -36,7 +36,7 @@ fn written() -> &'static Written {
             contributor: 1,
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
             fingerprint: fingerprint(&update, 17).unwrap(),
-            rounding: std::array::from_fn(|i| i as u8),
+            rounding: std::array::from_fn(|i| i as u8).into(),
             announcement: Announcement::propose(seed, job(key), (3, None), &update, 17, None)
                 .unwrap(),
         };

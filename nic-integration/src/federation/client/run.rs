@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
                 let announcement = member.propose(permit.seed(), update, *weight)?;
                 let new = |path| Spool::create(path, total_bytes(&announcement));
                 let spool = participation.spool.map(new).transpose()?;
-                let sealing = Sealing::fresh(permit, spool, (fingerprint, *rounding));
+                let sealing = Sealing::fresh(permit, spool, (fingerprint, rounding));
                 (announcement, None, sealing)
             }
         };

@@ -42,7 +42,7 @@ pub(super) struct Sealing {
     right: Option<Right>,
     /// [`fingerprint`](crate::federation::spool::fingerprint) of the update.
     fingerprint: [u8; 32],
-    rounding: [u8; 32],
+    rounding: Zeroizing<[u8; 32]>,
     stream: SealedStream,
     /// The shares that it opens by, once they are sealed, behind all chunks.
     shares: Option<Vec<u8>>,
@@ -58,7 +58,7 @@ impl Sealing {
     pub(super) fn fresh(
         permit: SealPermit,
         spool: Option<Spool>,
-        of: ([u8; 32], [u8; 32]),
+        of: ([u8; 32], Zeroizing<[u8; 32]>),
     ) -> Self {
         Self::new(Right::Fresh(permit, spool), of)
     }
@@ -68,7 +68,7 @@ impl Sealing {
     pub(super) fn resumed(
         spool: Spool,
         (sealed, shares): (Vec<u8>, Option<Vec<u8>>),
-        of: ([u8; 32], [u8; 32]),
+        of: ([u8; 32], Zeroizing<[u8; 32]>),
     ) -> Self {
         let mut sealing = Self::new(Right::Spooled(spool), of);
         sealing.shares = shares;
@@ -77,7 +77,7 @@ impl Sealing {
     }
 
     /// Takes the [`fingerprint`](crate::federation::spool::fingerprint) of the update, then the seed of its rounding.
-    fn new(right: Right, (fingerprint, rounding): ([u8; 32], [u8; 32])) -> Self {
+    fn new(right: Right, (fingerprint, rounding): ([u8; 32], Zeroizing<[u8; 32]>)) -> Self {
         Self {
             right: Some(right),
             fingerprint,
@@ -146,7 +146,7 @@ impl Sealing {
                     contributor: number,
                     resume,
                     fingerprint: self.fingerprint,
-                    rounding: self.rounding,
+                    rounding: self.rounding.clone(),
                     announcement: announcement.clone(),
                 };
                 let new = |spool| SpoolState::New(spool, Box::new(header()));
@@ -155,7 +155,7 @@ impl Sealing {
             None => return Ok(()),
         };
         let (round, agreement) = (announcement.lowest_round, announcement.agreement.clone());
-        let rounding = self.rounding;
+        let rounding = self.rounding.clone();
         let (sealed, done) = mpsc::channel();
         self.spool = Some(done);
         let has_shares = self.shares.is_some();
