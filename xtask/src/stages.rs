@@ -63,7 +63,7 @@ pub(crate) const ALL: &[Stage] = &[
     Stage::new("portable", "tests of arithmetic on the path that any processor has", portable),
     Stage::new(
         "gpu",
-        "the GPU engine on two Vulkan drivers that need no GPU, over both preludes",
+        "the GPU engine on two Vulkan drivers that need no GPU, one for each prelude",
         gpu::run,
     ),
     Stage::new(
