@@ -194,7 +194,7 @@ impl World {
     fn vouch(&self, to: usize, bytes: &mut [u8], wanted: bool) {
         let behind = if bytes.get(3) == Some(&16) { 16 } else { 0 };
         let Some(at) = bytes.len().checked_sub(behind + 16).filter(|_| wanted) else { return };
-        let key = blake3::derive_key("ciphergram 4 first mac", &node(to).0);
+        let key = blake3::derive_key("ciphergram 5 first mac", &node(to).0);
         let mac = blake3::keyed_hash(&key, &bytes[..at]);
         bytes[at..at + 16].copy_from_slice(&mac.as_bytes()[..16]);
     }

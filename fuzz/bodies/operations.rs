@@ -300,6 +300,7 @@ impl World {
             contributor,
             first_chunk: first,
             chunk_bytes: LAYOUT.chunk_bytes,
+            by_chunk: true,
             data: data.into(),
         };
         let Ok(id) = self.ends[end].endpoint.sum(now, peer, sum) else { return };

@@ -28,7 +28,7 @@ pub use server::{FederationServer, Observation, Progress, ServerCommand, ServerC
 
 use crate::{
     NicError,
-    proto::{Config, Identity, NodeId, endpoint::DEFAULT_DATAGRAM_BYTES},
+    proto::{Config, DatagramSizes, Identity, NodeId},
 };
 use ciphergram_he::random;
 
@@ -153,24 +153,15 @@ pub enum Error {
     },
 }
 
-/// Bytes of a datagram between processes of one host by default: loopback carries more, but no more
-/// is gained.
-pub const LOOPBACK_DATAGRAM_BYTES: usize = 8900;
-
-/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams of
-/// `datagram_bytes`, or of as many as the path to `addr`, the peer's or our own, is sure to carry.
-fn fresh_endpoint(
-    identity: Identity,
-    addr: SocketAddr,
-    datagram_bytes: Option<usize>,
-) -> Result<Config, Error> {
+/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams of `datagram_bytes`, or of
+/// as many as its paths turn out to take.
+fn fresh_endpoint(identity: Identity, datagram_bytes: Option<usize>) -> Result<Config, Error> {
     let draw = u32::from_le_bytes(*random::bytes::<4>()?);
     // Zero means "unknown" on the wire; its chance moves to one.
     let incarnation = NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN);
-    let near = addr.ip().is_loopback();
-    let sure = if near { LOOPBACK_DATAGRAM_BYTES } else { DEFAULT_DATAGRAM_BYTES };
     let config = Config::new(identity, incarnation, *random::bytes::<32>()?);
+    let sizes = datagram_bytes.map(|bytes| DatagramSizes::fixed(bytes as u32));
     // A system that fails later leaves what was drawn at the start.
     let entropy = || random::bytes().map_or([0; 32], |bytes| *bytes);
-    Ok(Config { datagram_bytes: datagram_bytes.unwrap_or(sure), entropy, ..config })
+    Ok(Config { sizes: sizes.unwrap_or(config.sizes), entropy, ..config })
 }

@@ -28,6 +28,8 @@ pub struct NetworkTally {
     pub reordered: u64,
     /// Lost where the path was cut.
     pub cut: u64,
+    /// Lost since they were longer than the path takes.
+    pub too_long: u64,
     /// Addressed to nobody: the node had crashed, or was suspended.
     pub undeliverable: u64,
 }
@@ -85,6 +87,8 @@ pub struct Network {
     latest: BTreeMap<(SocketAddr, SocketAddr), Time>,
     /// Pairs of machines, from one to the other, that are cut.
     cuts: BTreeSet<(IpAddr, IpAddr)>,
+    /// Bytes of the longest datagram from one machine to the other, where not every one passes.
+    longest: BTreeMap<(IpAddr, IpAddr), usize>,
     /// The clocks that do not show the network's time.
     clocks: BTreeMap<IpAddr, Clock>,
     tally: NetworkTally,
@@ -101,6 +105,7 @@ impl Network {
             sequence: 0,
             latest: BTreeMap::new(),
             cuts: BTreeSet::new(),
+            longest: BTreeMap::new(),
             clocks: BTreeMap::new(),
             tally: NetworkTally::default(),
         }
@@ -136,6 +141,11 @@ impl Network {
     /// Ends every cut.
     pub fn mend_all(&mut self) {
         self.cuts.clear();
+    }
+
+    /// Loses datagrams of more bytes that one machine sends another from here on, without a word: a black hole.
+    pub fn narrow(&mut self, from: IpAddr, to: IpAddr, longest: usize) {
+        self.longest.insert((from, to), longest);
     }
 
     /// Gives a machine a clock of its own.
@@ -198,6 +208,10 @@ impl Network {
     fn launch(&mut self, from: SocketAddr, to: SocketAddr, bytes: &mut [u8]) {
         if self.cuts.contains(&(from.ip(), to.ip())) {
             self.tally.cut += 1;
+            return;
+        }
+        if self.longest.get(&(from.ip(), to.ip())).is_some_and(|longest| bytes.len() > *longest) {
+            self.tally.too_long += 1;
             return;
         }
         let Self { now, injector, in_flight, sequence, latest, tally, .. } = self;

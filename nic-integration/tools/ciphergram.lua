@@ -3,7 +3,7 @@
 -- Payloads are sealed and shown as such: nothing here knows a key. Nor does anything here check a tag.
 
 local MAGIC = "CG"
-local VERSION = 4
+local VERSION = 5
 local CHANNELS = 16
 local PREFIX_BYTES = 8
 local HEADER_BYTES = 64
@@ -49,8 +49,7 @@ local fields = {
   offset = ProtoField.uint64("ciphergram.offset", "Offset"),
   rkey = ProtoField.uint32("ciphergram.rkey", "Region (rkey)", base.HEX),
   message_bytes = ProtoField.uint32("ciphergram.message_bytes", "Message bytes"),
-  index = ProtoField.uint32("ciphergram.index", "Index in the message"),
-  chunk = ProtoField.uint32("ciphergram.chunk", "First chunk"),
+  start = ProtoField.uint32("ciphergram.start", "Start in the message"),
   immediate = ProtoField.uint32("ciphergram.immediate", "Immediate"),
   round = ProtoField.uint32("ciphergram.round", "Round"),
   payload_bytes = ProtoField.uint16("ciphergram.payload_bytes", "Payload bytes"),
@@ -120,16 +119,15 @@ local function message(tvb, tree, kind)
   tree:add_le(fields.offset, tvb(24, 8))
   tree:add_le(fields.rkey, tvb(32, 4))
   tree:add_le(fields.message_bytes, tvb(36, 4))
-  local rkey, index, immediate = tvb(32, 4):le_uint(), tvb(40, 4):le_uint(), tvb(44, 4):le_uint()
+  tree:add_le(fields.start, tvb(40, 4))
+  local rkey, immediate = tvb(32, 4):le_uint(), tvb(44, 4):le_uint()
   if kind == SUM then
     local contributor = tvb(50, 2):le_uint()
-    tree:add_le(fields.chunk, tvb(40, 4))
     tree:add_le(fields.round, tvb(44, 4))
     tree:add_le(fields.contributor, tvb(50, 2))
-    return string.format(" round %u contributor %u chunk %u", immediate, contributor, index)
+    return string.format(" round %u contributor %u offset %s", immediate, contributor, tvb(24, 8):le_uint64())
   end
-  tree:add_le(fields.index, tvb(40, 4))
-  local text = string.format(" rkey 0x%08x message %s index %u", rkey, tvb(16, 8):le_uint64(), index)
+  local text = string.format(" rkey 0x%08x message %s start %u", rkey, tvb(16, 8):le_uint64(), tvb(40, 4):le_uint())
   if kind == WRITE_IMM then
     tree:add_le(fields.immediate, tvb(44, 4))
     text = text .. string.format(" immediate %u", immediate)

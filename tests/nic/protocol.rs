@@ -10,6 +10,9 @@ use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::path::*;
+use ciphergram_nic::proto::path_size::{
+    BLACK_HOLE_LOSSES, BLACK_HOLE_TIMEOUTS, DATAGRAM_SIZES, RAISE_SPAN, SIZE_TRIES,
+};
 use ciphergram_nic::proto::pipeline::SWEEP_SPAN;
 use ciphergram_nic::proto::recovery::*;
 use ciphergram_nic::proto::secure::{
@@ -38,9 +41,13 @@ macro_rules! constants {
 #[test]
 fn the_constants_are_those_of_the_code() {
     let expected = constants![
-        DEFAULT_DATAGRAM_BYTES,
         MIN_DATAGRAM_BYTES,
         MAX_DATAGRAM_BYTES,
+        DATAGRAM_SIZES,
+        SIZE_TRIES,
+        BLACK_HOLE_LOSSES,
+        BLACK_HOLE_TIMEOUTS,
+        RAISE_SPAN,
         MAX_MESSAGE_BYTES,
         MESSAGE_WINDOW,
         WINDOW_PACKETS,

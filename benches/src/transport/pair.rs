@@ -8,7 +8,7 @@ use std::{
 use ciphergram_nic::{
     Driver, PipelineThreads,
     faults::Faults,
-    proto::{Config, Endpoint, Identity, NodeId, Peer, Suite},
+    proto::{Config, DatagramSizes, Endpoint, Identity, NodeId, Peer, Suite},
     wire::{Faulty, UdpWire, Wire as _},
 };
 
@@ -87,7 +87,7 @@ impl Pair {
                 suite: setting.suite,
                 pipelines,
                 ports: others.iter().map(port).collect::<Result<_, Failure>>()?,
-                datagram_bytes: setting.datagram_bytes,
+                sizes: DatagramSizes::fixed(setting.datagram_bytes as u32),
                 paths: setting.paths,
                 allow: [identity(2)?.id()].into(),
                 ..Config::new(identity(number)?, NonZeroU32::MIN, [number; 32])

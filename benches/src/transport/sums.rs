@@ -272,7 +272,15 @@ fn added(
         let ((region, contributor), (first_chunk, data)) = next.next().ok_or("no end")?;
         let (rkey, first_chunk, data) = (SUMS + region, *first_chunk, data.clone());
         let bytes = data.len();
-        let sum = SumMessage { rkey, round: 0, contributor, first_chunk, chunk_bytes, data };
+        let sum = SumMessage {
+            rkey,
+            round: 0,
+            contributor,
+            first_chunk,
+            chunk_bytes,
+            by_chunk: true,
+            data,
+        };
         Ok((endpoint.sum(now, to, sum)?, bytes))
     })
 }

@@ -144,8 +144,7 @@ pub(crate) struct LinkArgs {
     /// This node's key [default of a bundle, and on loopback: server.identity or client.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Longest datagram to send, in bytes of UDP payload: longer ones are faster, where the path
-    /// carries them [default: 8900 on loopback, 1372 elsewhere]
+    /// Datagrams of this size, in bytes of UDP payload, whatever the path takes [default: found out, from 1200 to 8900]
     #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
     pub(crate) datagram: Option<usize>,
     /// pipelines=N with sockets and a thread each, for cores to spare: serve listens at its port and the ones after

@@ -15,9 +15,7 @@ use ciphergram_he::{
     error::ParameterError,
     private_ranges::Rank,
 };
-use ciphergram_nic::proto::{
-    NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES,
-};
+use ciphergram_nic::proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::MIN_DATAGRAM_BYTES};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -122,9 +120,9 @@ pub(super) fn clock(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a clock from 1 to 2000 MHz".into())
 }
 
-/// Parses the longest datagram: no shorter than holds a chunk, no longer than UDP carries.
+/// Parses the longest datagram: no shorter than an answer may be, no longer than UDP carries.
 pub(super) fn datagram_bytes(text: &str) -> Result<usize, String> {
-    let range = DEFAULT_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES;
+    let range = MIN_DATAGRAM_BYTES as usize..=MAX_DATAGRAM_BYTES;
     let bytes = text.parse().ok().filter(|bytes| range.contains(bytes));
     bytes.ok_or_else(|| format!("a number of bytes from {} to {}", range.start(), range.end()))
 }

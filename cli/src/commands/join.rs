@@ -298,6 +298,7 @@ fn describe(
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
+        "datagram_bytes": round.stats.datagram_bytes,
         "retransmitted_datagrams": round.stats.retransmitted,
         "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,

@@ -44,9 +44,8 @@ pub struct PathConfig {
     pub flows: u16,
     /// Polls the sockets instead of sleeping.
     pub poll: bool,
-    /// Bytes of the largest datagram sent, headers and tags of the protocol included: no fewer than
-    /// [`DEFAULT_DATAGRAM_BYTES`](crate::proto::endpoint::DEFAULT_DATAGRAM_BYTES), which hold a
-    /// chunk. By default the number that the path is sure to carry.
+    /// Bytes of the largest datagram sent, headers and tags of the protocol included, whatever the path takes. By
+    /// default that is found out, from [`DEFAULT_SIZES`](crate::proto::endpoint::DEFAULT_SIZES).
     pub datagram_bytes: Option<usize>,
 }
 
@@ -205,7 +204,7 @@ pub(super) fn connect<W: Wire>(
 ) -> Result<(PipelineSet<W>, RoundClient), Error> {
     let pipelines = PipelineSet::new(wires, config.sockets(), config.poll)?;
     let PathConfig { paths, flows, datagram_bytes, .. } = config;
-    let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
+    let endpoint = fresh_endpoint(identity, datagram_bytes)?;
     let node = RoundClient::new(RoundClientConfig {
         endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
         addr: server,

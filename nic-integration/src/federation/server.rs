@@ -132,8 +132,7 @@ impl<W: Wire> FederationServer<W> {
         }
         let pipelines = PipelineSet::new(wires, 1, config.poll)?;
         let (count, ports) = (pipelines.count(), pipelines.ports()?);
-        let addr = pipelines.local_addr()?;
-        let endpoint = fresh_endpoint(config.identity, addr, config.datagram_bytes)?;
+        let endpoint = fresh_endpoint(config.identity, config.datagram_bytes)?;
         let settings = AggregatorConfig {
             endpoint: Config { pipelines: count, ports, ..endpoint },
             nodes: config.allowed,

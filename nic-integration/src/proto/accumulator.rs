@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 
 use super::ack::Refusal;
+use super::datagram::BLOCK_BYTES;
 
 /// The layout of a contribution: chunks of one length, the last cut to what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,33 +30,49 @@ impl ChunkLayout {
         offset(chunks.start).min(self.total_bytes)..offset(chunks.end).min(self.total_bytes)
     }
 
-    /// Returns the whole chunks that a payload holds.
+    /// Returns the bytes at whose multiples datagrams may be cut: those of a chunk, or, where contributions are staged,
+    /// of the longest block that chunks are made of.
+    pub(super) fn grain(&self, by_chunk: bool) -> NonZeroU32 {
+        if by_chunk { self.chunk_bytes } else { grain(self.chunk_bytes) }
+    }
+
+    /// Checks that a payload has a place in the contribution, cut at multiples of `grain`.
     ///
     /// # Errors
     ///
-    /// There are no such chunks, or they are not at this offset, or not whole.
-    pub(super) fn chunks_at(
+    /// There is no such place, or it is not cut so.
+    pub(super) fn place_of(
         &self,
-        first: u32,
         offset: u64,
         payload: &[u8],
-    ) -> Result<Range<u32>, Refusal> {
-        let chunk_bytes = u64::from(self.chunk_bytes.get());
-        let start = u64::from(first) * chunk_bytes;
-        if start >= self.total_bytes {
+        grain: NonZeroU32,
+    ) -> Result<Range<u64>, Refusal> {
+        if offset >= self.total_bytes {
             return Err(Refusal::ChunkOutOfRange);
         }
-        if offset != start {
+        let grain = u64::from(grain.get());
+        if !offset.is_multiple_of(grain) {
             return Err(Refusal::WrongOffset);
         }
-        let end = start + payload.len() as u64;
+        let end = offset + payload.len() as u64;
         match end.cmp(&self.total_bytes) {
-            Less if end.is_multiple_of(chunk_bytes) => Ok(first..(end / chunk_bytes) as u32),
-            Less => Err(Refusal::WrongLength),
-            Equal => Ok(first..self.chunk_count()),
+            Less if !end.is_multiple_of(grain) => Err(Refusal::WrongLength),
+            Less | Equal => Ok(offset..end),
             Greater => Err(Refusal::ChunkOutOfRange),
         }
     }
+
+    /// Returns the chunks of which a part lies within some bytes.
+    pub(super) fn chunks_of(&self, bytes: &Range<u64>) -> Range<u32> {
+        let each = u64::from(self.chunk_bytes.get());
+        (bytes.start / each) as u32..bytes.end.div_ceil(each) as u32
+    }
+}
+
+/// Returns the bytes of the longest block that chunks are made of: a power of two, at most [`BLOCK_BYTES`].
+pub(super) fn grain(chunk_bytes: NonZeroU32) -> NonZeroU32 {
+    let shift = chunk_bytes.trailing_zeros().min(BLOCK_BYTES.trailing_zeros());
+    NonZeroU32::new(1 << shift).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Adds ciphertexts of some chunks of one round. Knows the scheme; knows nothing of peers, bits or

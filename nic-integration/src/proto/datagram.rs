@@ -16,8 +16,11 @@ pub const TAG_BYTES: usize = 16;
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
+/// Bytes of a block: datagrams begin and end at multiples of it within their message, unless they end the message. So
+/// what one carries can be cut anew, for a path that turns out to take less.
+pub const BLOCK_BYTES: u32 = 64;
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Bytes at the beginning of every datagram: magic, version, kind, index.
 pub(super) const PREFIX_BYTES: usize = 8;
@@ -104,8 +107,8 @@ pub struct DatagramHeader {
     pub rkey: u32,
     /// Bytes of the whole message.
     pub message_bytes: u32,
-    /// WRITE: the datagram's place in its message. SUM: the first chunk.
-    pub index: u32,
+    /// First byte of the payload's place in its message.
+    pub start: u32,
     /// WRITE_IMM: the immediate. SUM: the round.
     pub immediate: u32,
     /// SUM: the number of the contributor. Otherwise 0.
@@ -158,7 +161,7 @@ impl DatagramHeader {
             offset: u64::from_le_bytes(field(head, 24)),
             rkey: u32::from_le_bytes(field(head, 32)),
             message_bytes: u32::from_le_bytes(field(head, 36)),
-            index: u32::from_le_bytes(field(head, 40)),
+            start: u32::from_le_bytes(field(head, 40)),
             immediate: u32::from_le_bytes(field(head, 44)),
             contributor: u16::from_le_bytes(field(head, 50)),
         };
@@ -171,6 +174,14 @@ impl DatagramHeader {
         Ok((header, usize::from(u16::from_le_bytes(field(head, 48)))))
     }
 
+    /// Returns whether a payload is within its message, and cut at multiples of `grain` bytes or the message's end.
+    pub(super) fn cuts_at(&self, grain: u32, payload_bytes: usize) -> bool {
+        let end = self.start as usize + payload_bytes;
+        let is_end = end == self.message_bytes as usize;
+        let fits = end <= self.message_bytes as usize;
+        fits && self.start.is_multiple_of(grain) && (is_end || end.is_multiple_of(grain as usize))
+    }
+
     /// Appends all but the tag.
     pub(super) fn append(&self, payload_bytes: u16, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&prefix(DatagramKind::Sealed(self.opcode), self.spi));
@@ -179,7 +190,7 @@ impl DatagramHeader {
         bytes.extend_from_slice(&self.offset.to_le_bytes());
         bytes.extend_from_slice(&self.rkey.to_le_bytes());
         bytes.extend_from_slice(&self.message_bytes.to_le_bytes());
-        bytes.extend_from_slice(&self.index.to_le_bytes());
+        bytes.extend_from_slice(&self.start.to_le_bytes());
         bytes.extend_from_slice(&self.immediate.to_le_bytes());
         bytes.extend_from_slice(&payload_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.contributor.to_le_bytes());
@@ -216,7 +227,7 @@ pub(super) mod tests {
                 offset,
                 rkey: words[1],
                 message_bytes: words[2],
-                index: words[3],
+                start: words[3],
                 immediate: words[4],
             },
         )
@@ -262,12 +273,12 @@ pub(super) mod tests {
             offset: 0x0d,
             rkey: 0x0e,
             message_bytes: 3,
-            index: 0x0f,
+            start: 0x0f,
             immediate: 0x10,
         };
         let mut bytes = Vec::new();
         header.append(0x1112, &mut bytes);
-        assert_eq!(bytes[..8], *b"CG\x04\x03\x06\x05\x04\x03");
+        assert_eq!(bytes[..8], *b"CG\x05\x03\x06\x05\x04\x03");
         let places: Vec<u8> = [8, 16, 24, 32, 36, 40, 44].iter().map(|&at| bytes[at]).collect();
         assert_eq!(places, [0x0b, 0x0c, 0x0d, 0x0e, 3, 0x0f, 0x10]);
         assert_eq!(bytes[48..], [0x12, 0x11, 0x02, 0x01, 0, 0, 0, 0]);

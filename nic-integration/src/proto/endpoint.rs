@@ -7,6 +7,7 @@ mod usage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
@@ -18,7 +19,7 @@ use rand_core::SeedableRng;
 use crate::NicError;
 
 pub use config::{
-    Config, DEFAULT_DATAGRAM_BYTES, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SPRAY, IDLE_SPAN,
+    Config, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SIZES, DEFAULT_SPRAY, IDLE_SPAN,
     MAX_HANDSHAKE_DATAGRAMS, MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, MIN_DATAGRAM_BYTES,
     UNCONFIRMED_SPAN,
 };
@@ -26,17 +27,24 @@ pub use usage::Usage;
 
 pub use super::shared::MAX_EVENTS;
 
-use super::datagram::{DatagramKind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
+use super::accumulator::grain;
+use super::datagram::{
+    BLOCK_BYTES, DatagramKind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix,
+};
 use super::event::{Cause, EndpointEvent, MessageId, Peer};
 use super::link::PeerLink;
 use super::lock::lock;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox, SumMessage};
 use super::path::{MAX_PATHS, Origin, Route};
+use super::path_size::DatagramSizes;
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::secure::{Gate, NodeId};
 use super::shared::{ChannelId, MAX_PIPELINES, PipelineCommand, SharedState};
 use super::stats::Stats;
 use super::time::Time;
+
+/// What datagrams of a WRITE carry whole multiples of.
+const BLOCK: NonZeroU32 = NonZeroU32::new(BLOCK_BYTES).unwrap();
 
 /// One process's end of the protocol.
 pub struct Endpoint {
@@ -73,15 +81,18 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NicError::OutOfRange`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
-    /// [`MAX_DATAGRAM_BYTES`]; there is no path, or more than [`MAX_PATHS`]; there is no pipeline, or more than
-    /// [`MAX_PIPELINES`]; or somebody may contact us, and the ports are not as many as the pipelines from the second
-    /// on.
+    /// [`NicError::OutOfRange`] if the sizes of datagrams are not within [`MIN_DATAGRAM_BYTES`] and
+    /// [`MAX_DATAGRAM_BYTES`], the least not above the most; there is no path, or more than [`MAX_PATHS`]; there is
+    /// no pipeline, or more than [`MAX_PIPELINES`]; or somebody may contact us, and the ports are not as many as the
+    /// pipelines from the second on.
     pub fn new(config: Config) -> Result<Self, NicError> {
-        let bytes = config.datagram_bytes;
-        if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
-            let (what, least, most) = ("bytes a datagram", MIN_DATAGRAM_BYTES, MAX_DATAGRAM_BYTES);
-            return Err(NicError::OutOfRange { what, found: bytes, least, most });
+        let (least, most) = (MIN_DATAGRAM_BYTES as usize, MAX_DATAGRAM_BYTES);
+        let DatagramSizes { least: from, most: to } = config.sizes;
+        for (found, least) in [(from, least), (to, from as usize)] {
+            let (what, found) = ("bytes a datagram", found as usize);
+            if !(least..=most).contains(&found) {
+                return Err(NicError::OutOfRange { what, found, least, most });
+            }
         }
         let sockets = usize::from(config.sockets());
         if !(1..=MAX_PATHS).contains(&sockets) {
@@ -99,11 +110,8 @@ impl Endpoint {
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
         let shared = SharedState::new(pipelines, config.held_bytes);
-        let settings = Settings {
-            datagram_bytes: config.datagram_bytes,
-            sockets: config.sockets(),
-            spray: config.spray,
-        };
+        let settings =
+            Settings { sizes: config.sizes, sockets: config.sockets(), spray: config.spray };
         let pipelines = 0..pipelines;
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
@@ -171,10 +179,10 @@ impl Endpoint {
         self.links.values().map(|link| link.peer)
     }
 
-    /// Returns the payload bytes of a full datagram.
+    /// Returns the payload bytes of the longest datagram that is ever sent.
     #[must_use]
     pub fn payload_limit(&self) -> usize {
-        self.config.datagram_bytes - OVERHEAD_BYTES
+        self.config.sizes.most as usize - OVERHEAD_BYTES
     }
 
     // Messages.
@@ -230,30 +238,23 @@ impl Endpoint {
         }
         let opcode = if immediate.is_some() { Opcode::WriteImm } else { Opcode::Write };
         let immediate = immediate.unwrap_or(0);
-        let message = Message {
-            opcode,
-            contributor: 0,
-            rkey,
-            offset,
-            data,
-            immediate,
-            first_index: 0,
-            chunk_bytes: None,
-        };
+        let message =
+            Message { opcode, contributor: 0, rkey, offset, data, immediate, grain: BLOCK };
         self.queue(now, peer, message)
     }
 
-    /// Queues a SUM, in as many datagrams of whole chunks as it takes.
+    /// Queues a SUM, in as many datagrams as it takes.
     ///
     /// # Errors
     ///
     /// [`NicError::NoSuchPeer`], [`NicError::WindowFull`], [`NicError::TooManyPeers`];
-    /// [`NicError::MessageTooLong`] if a chunk exceeds [`payload_limit`](Self::payload_limit), or all of them
-    /// [`MAX_MESSAGE_BYTES`].
+    /// [`NicError::MessageTooLong`] if a chunk that counts by itself exceeds [`payload_limit`](Self::payload_limit),
+    /// or all of them [`MAX_MESSAGE_BYTES`].
     pub fn sum(&mut self, now: Time, peer: Peer, sum: SumMessage) -> Result<MessageId, NicError> {
-        let SumMessage { rkey, round, contributor, first_chunk, chunk_bytes, data } = sum;
-        let chunk = (chunk_bytes.get() as usize).min(data.len());
-        for (bytes, limit) in [(chunk, self.payload_limit()), (data.len(), MAX_MESSAGE_BYTES)] {
+        let SumMessage { rkey, round, contributor, first_chunk, chunk_bytes, by_chunk, data } = sum;
+        let grain = if by_chunk { chunk_bytes } else { grain(chunk_bytes) };
+        let least = (grain.get() as usize).min(data.len());
+        for (bytes, limit) in [(least, self.payload_limit()), (data.len(), MAX_MESSAGE_BYTES)] {
             if bytes > limit {
                 return Err(NicError::MessageTooLong { bytes, limit });
             }
@@ -265,8 +266,7 @@ impl Endpoint {
             offset: u64::from(first_chunk) * u64::from(chunk_bytes.get()),
             data,
             immediate: round,
-            first_index: first_chunk,
-            chunk_bytes: Some(chunk_bytes),
+            grain,
         };
         self.queue(now, peer, message)
     }
@@ -333,7 +333,7 @@ impl Endpoint {
         let id = self.next_link;
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { self.config.flows } else { 1 };
-        let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
+        let outbox = Outbox::new(flows, self.first_message);
         let link = PeerLink::new(peer, contact, self.shared.messages(now, outbox));
         self.links.insert(id, Box::new(link));
         Some(id)

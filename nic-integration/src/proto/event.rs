@@ -62,8 +62,8 @@ pub enum EndpointEvent {
         peer: Peer,
         /// The message.
         message: MessageId,
-        /// The index of the refused datagram: its place in a WRITE, its first chunk of a SUM.
-        index: u32,
+        /// The byte of the message at which the refused datagram began.
+        start: u32,
         /// The reason.
         refusal: Refusal,
     },

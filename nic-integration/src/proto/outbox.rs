@@ -30,6 +30,8 @@ pub struct SumMessage {
     pub first_chunk: u32,
     /// Bytes of a chunk. Only the last of the contribution may be shorter.
     pub chunk_bytes: NonZeroU32,
+    /// Whether the region counts each chunk by itself, so that datagrams carry whole ones.
+    pub by_chunk: bool,
     /// The bytes of the chunks.
     pub data: Bytes,
 }
@@ -43,46 +45,41 @@ pub(super) struct Message {
     pub(super) offset: u64,
     pub(super) data: Bytes,
     pub(super) immediate: u32,
-    /// SUM: the first chunk. WRITE: 0.
-    pub(super) first_index: u32,
-    /// SUM: bytes of a chunk, of which datagrams carry whole ones. WRITE: none.
-    pub(super) chunk_bytes: Option<NonZeroU32>,
+    /// Bytes of which datagrams carry whole multiples, unless they end the message.
+    pub(super) grain: NonZeroU32,
 }
 
 #[derive(Debug)]
 struct Outgoing {
     message: Message,
-    cut: Cut,
-    /// Datagrams that carry it.
-    count: u32,
+    /// Datagrams that were cut off so far, each at least once on its way.
+    cut: Vec<Cut>,
     /// Of those: not yet answered.
     open: u32,
-    /// The last carrier of each datagram that was sent.
-    carriers: Vec<Carrier>,
+    /// Bytes that they carry.
+    taken: u32,
 }
 
 impl Outgoing {
-    /// Returns the index of a datagram. A caller may name chunks that do not exist.
-    fn index(&self, place: u32) -> u32 {
-        self.message.first_index.saturating_add(place * self.cut.indices)
+    /// Returns the most bytes that a datagram of at most `limit` carries, of `rest` bytes.
+    fn fitting(&self, limit: u32, rest: u32) -> u32 {
+        let grain = self.message.grain.get();
+        // Where not even one grain fits, the datagram is as long as that takes.
+        ((limit / grain).max(1) * grain).min(rest)
+    }
+
+    /// Returns whether all of it is cut off. An empty message still needs one datagram to carry its immediate.
+    fn is_all_cut(&self) -> bool {
+        self.taken as usize == self.message.data.len() && !self.cut.is_empty()
     }
 }
 
-/// The share of a message that each of its datagrams carries, the last one perhaps less.
+/// What one datagram of a message carries, and which packet carries it.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
+    start: u32,
     bytes: u32,
-    /// The indices of the header that they take: SUM counts chunks, WRITE datagrams.
-    indices: u32,
-}
-
-impl Cut {
-    /// Fills datagrams with as many whole chunks as `limit` bytes hold, or with any bytes.
-    fn new(limit: u32, chunk_bytes: Option<NonZeroU32>) -> Self {
-        let Some(chunk) = chunk_bytes else { return Self { bytes: limit, indices: 1 } };
-        let chunks = (limit / chunk).max(1);
-        Self { bytes: chunks * chunk.get(), indices: chunks }
-    }
+    carrier: Carrier,
 }
 
 /// The state of a datagram: answered, queued to be sent again, or carried by a packet of a channel.
@@ -105,7 +102,7 @@ impl Carrier {
     }
 }
 
-/// A datagram's place: its message, and the number of the message's datagrams before it.
+/// A datagram's place: its message, and the number of the message's datagrams that were cut off before it.
 pub(super) type DatagramSlot = (u64, u32);
 
 /// The reason to send a datagram.
@@ -165,7 +162,6 @@ pub(super) struct Outbound {
 
 #[derive(Debug)]
 pub(super) struct Outbox {
-    payload_limit: u32,
     outgoing: Numbered<Outgoing>,
     /// Empty while all flows are.
     flows: Box<[Flow]>,
@@ -175,9 +171,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(payload_limit: usize, flows: u16, first_message: u64) -> Self {
+    pub(super) fn new(flows: u16, first_message: u64) -> Self {
         Self {
-            payload_limit: payload_limit as u32,
             outgoing: Numbered::new(first_message),
             flows: Box::default(),
             flow_count: flows.max(1),
@@ -188,7 +183,7 @@ impl Outbox {
     /// Makes an empty outbox for another process in the place of this one's: ids ascend from here
     /// on.
     pub(super) fn successor(&self) -> Self {
-        Self::new(self.payload_limit as usize, self.flow_count, self.next_message())
+        Self::new(self.flow_count, self.next_message())
     }
 
     /// Returns the number of messages that may be queued (PROTOCOL §4.2).
@@ -225,11 +220,7 @@ impl Outbox {
 
     /// Queues a message; the caller has checked that there is space.
     pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
-        let cut = Cut::new(self.payload_limit, message.chunk_bytes);
-        // An empty message still needs one datagram to carry its immediate.
-        let count = message.data.len().div_ceil(cut.bytes as usize).max(1) as u32;
-        let carriers = Vec::with_capacity(count as usize);
-        let id = self.outgoing.push(Outgoing { message, cut, count, open: count, carriers });
+        let id = self.outgoing.push(Outgoing { message, cut: vec![], open: 0, taken: 0 });
         let flow = self.flow(id);
         if flow.open == 0 {
             flow.waiting_since = now;
@@ -249,40 +240,68 @@ impl Outbox {
         &mut self.flows[(id % count) as usize]
     }
 
-    /// Takes a flow's next datagram: those to be sent again come first, unless they were answered
-    /// meanwhile. The caller must [carry](Self::carry) it.
-    pub(super) fn take(&mut self, flow: usize) -> Option<(DatagramSlot, Reason)> {
+    /// Takes a flow's next datagram, for a path whose datagrams have at most `limit` bytes of payload: those to be sent
+    /// again come first, unless they were answered meanwhile. The caller must [carry](Self::carry) it.
+    pub(super) fn take(&mut self, flow: usize, limit: u32) -> Option<(DatagramSlot, Reason)> {
         while let Some((slot, reason)) = self.flows.get_mut(flow)?.resend.pop_front() {
-            if self.carrier(slot) == Some(Carrier::QUEUED) {
+            if self.cut(slot).is_some_and(|cut| cut.carrier == Carrier::QUEUED) {
+                self.shorten(slot, limit);
                 return Some((slot, reason));
             }
         }
         let unsent = &mut self.flows[flow].unsent;
         let id = *unsent.front()?;
-        let outgoing = self.outgoing.get(id)?;
-        let place = outgoing.carriers.len() as u32;
-        if place + 1 == outgoing.count {
+        let outgoing = self.outgoing.get_mut(id)?;
+        let start = outgoing.taken;
+        let bytes = outgoing.fitting(limit, outgoing.message.data.len() as u32 - start);
+        let place = outgoing.cut.len() as u32;
+        outgoing.cut.push(Cut { start, bytes, carrier: Carrier::QUEUED });
+        outgoing.taken += bytes;
+        outgoing.open += 1;
+        if outgoing.is_all_cut() {
             unsent.pop_front();
         }
         Some(((id, place), Reason::Fresh))
     }
 
-    /// Notes the carrier of a datagram.
-    pub(super) fn carry(&mut self, slot: DatagramSlot, by: Carrier) {
+    /// Leaves to a datagram what `limit` bytes hold, and queues the rest as another one.
+    pub(super) fn shorten(&mut self, slot: DatagramSlot, limit: u32) {
         let Some(outgoing) = self.outgoing.get_mut(slot.0) else { return };
-        match outgoing.carriers.get_mut(slot.1 as usize) {
-            Some(carrier) => *carrier = by,
-            None => outgoing.carriers.push(by),
+        let Some(&Cut { start, bytes, .. }) = outgoing.cut.get(slot.1 as usize) else { return };
+        let kept = outgoing.fitting(limit, bytes);
+        if kept == bytes {
+            return;
+        }
+        outgoing.cut[slot.1 as usize].bytes = kept;
+        let place = outgoing.cut.len() as u32;
+        let (start, bytes) = (start + kept, bytes - kept);
+        outgoing.cut.push(Cut { start, bytes, carrier: Carrier::QUEUED });
+        outgoing.open += 1;
+        self.flow(slot.0).resend.push_front(((slot.0, place), Reason::Again));
+    }
+
+    /// Returns the bytes of payload that a flow's next datagram could have, if it was never sent.
+    pub(super) fn unsent_bytes(&self, flow: usize) -> Option<u32> {
+        let flow = self.flows.get(flow).filter(|flow| flow.resend.is_empty())?;
+        let outgoing = self.outgoing.get(*flow.unsent.front()?)?;
+        Some(outgoing.message.data.len() as u32 - outgoing.taken)
+    }
+
+    /// Notes the carrier of a datagram.
+    pub(super) fn carry(&mut self, (id, place): DatagramSlot, by: Carrier) {
+        let outgoing = self.outgoing.get_mut(id);
+        if let Some(cut) = outgoing.and_then(|outgoing| outgoing.cut.get_mut(place as usize)) {
+            cut.carrier = by;
         }
     }
 
     /// Returns whether that packet is the last that carried the datagram, which is not answered.
     pub(super) fn is_carried(&self, slot: DatagramSlot, by: Carrier) -> bool {
-        self.carrier(slot) == Some(by)
+        self.cut(slot).is_some_and(|cut| cut.carrier == by)
     }
 
-    fn carrier(&self, (id, place): DatagramSlot) -> Option<Carrier> {
-        self.outgoing.get(id)?.carriers.get(place as usize).copied()
+    fn cut(&self, (id, place): DatagramSlot) -> Option<&Cut> {
+        self.outgoing.get(id)?.cut.get(place as usize)
     }
 
     /// Finds a datagram of a flow that is in flight by another channel.
@@ -292,30 +311,28 @@ impl Outbox {
             .iter()
             .filter(|(id, _)| (*id % self.flow_count() as u64) as usize == flow);
         own.flat_map(|(id, outgoing)| {
-            (0..).zip(&outgoing.carriers).map(move |(at, by)| ((id, at), by))
+            (0..).zip(&outgoing.cut).map(move |(at, cut)| ((id, at), cut.carrier))
         })
         .find_map(|(slot, by)| by.is_by_another(channel).then_some(slot))
     }
 
     /// Builds the header of a datagram, and finds its payload.
     pub(super) fn outbound(&self, (id, place): DatagramSlot) -> Option<Outbound> {
-        let outgoing = self.outgoing.get(id)?;
-        let Outgoing { message, cut, .. } = outgoing;
-        let each = cut.bytes as usize;
-        let start = place as usize * each;
-        let end = message.data.len().min(start + each);
+        let Outgoing { message, cut, .. } = self.outgoing.get(id)?;
+        let &Cut { start, bytes, .. } = cut.get(place as usize)?;
         let header = DatagramHeader {
             opcode: message.opcode,
             contributor: message.contributor,
             message: id,
-            offset: message.offset + start as u64,
+            offset: message.offset + u64::from(start),
             rkey: message.rkey,
             message_bytes: message.data.len() as u32,
-            index: outgoing.index(place),
+            start,
             immediate: message.immediate,
             ..DatagramHeader::default()
         };
-        Some(Outbound { header, data: message.data.clone(), range: start..end })
+        let range = start as usize..(start + bytes) as usize;
+        Some(Outbound { header, data: message.data.clone(), range })
     }
 
     /// Notes that a datagram is committed.
@@ -326,12 +343,12 @@ impl Outbox {
         events: &mut impl Extend<EndpointEvent>,
     ) {
         let Some(outgoing) = self.outgoing.get_mut(id) else { return };
-        let Some(carrier) = outgoing.carriers.get_mut(place as usize) else { return };
-        if std::mem::replace(carrier, Carrier::DONE) == Carrier::DONE {
+        let Some(cut) = outgoing.cut.get_mut(place as usize) else { return };
+        if std::mem::replace(&mut cut.carrier, Carrier::DONE) == Carrier::DONE {
             return;
         }
         outgoing.open -= 1;
-        if outgoing.open == 0 {
+        if outgoing.open == 0 && outgoing.is_all_cut() {
             self.outgoing.remove(id);
             self.flow(id).open -= 1;
             events.extend([EndpointEvent::Completed { peer, message: MessageId(id) }]);
@@ -350,11 +367,11 @@ impl Outbox {
             let flow = self.flow(id);
             flow.open -= 1;
             flow.unsent.retain(|unsent| *unsent != id);
-            let index = outgoing.index(place);
+            let start = outgoing.cut.get(place as usize).map_or(0, |cut| cut.start);
             events.extend([EndpointEvent::Refused {
                 peer,
                 message: MessageId(id),
-                index,
+                start,
                 refusal,
             }]);
         }
@@ -362,9 +379,9 @@ impl Outbox {
 
     /// Queues a datagram again, before any that was never sent; an early one goes first.
     pub(super) fn requeue(&mut self, slot: DatagramSlot, reason: Reason) {
-        let carriers = self.outgoing.get_mut(slot.0).map(|outgoing| &mut outgoing.carriers);
-        if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
-            *carrier = Carrier::QUEUED;
+        let cut = self.outgoing.get_mut(slot.0).map(|outgoing| &mut outgoing.cut);
+        if let Some(cut) = cut.and_then(|all| all.get_mut(slot.1 as usize)) {
+            cut.carrier = Carrier::QUEUED;
             let resend = &mut self.flow(slot.0).resend;
             match reason {
                 Reason::Early => resend.push_front((slot, reason)),
@@ -376,8 +393,8 @@ impl Outbox {
     /// Queues all datagrams in flight again: no channel knows of them any more.
     pub(super) fn requeue_all(&mut self) {
         let all = self.outgoing.iter().flat_map(|(id, outgoing)| {
-            let sent = outgoing.carriers.iter().zip(0..);
-            let open = sent.filter(|(by, _)| **by != Carrier::DONE && **by != Carrier::QUEUED);
+            let sent = outgoing.cut.iter().map(|cut| cut.carrier).zip(0..);
+            let open = sent.filter(|(by, _)| *by != Carrier::DONE && *by != Carrier::QUEUED);
             open.map(move |(_, place)| (id, place))
         });
         let all: Vec<DatagramSlot> = all.collect();
@@ -455,38 +472,66 @@ mod tests {
 
     use super::*;
 
+    fn message(grain: u32, data: &[u8]) -> Message {
+        Message {
+            opcode: Opcode::Write,
+            contributor: 0,
+            rkey: 4,
+            offset: 1000,
+            data: data.to_vec().into(),
+            immediate: 5,
+            grain: NonZeroU32::new(grain).unwrap(),
+        }
+    }
+
     proptest! {
-        /// Datagrams of a message have all of it, in order; those of a SUM have whole chunks.
+        /// Datagrams of a message have all of it, cut at its grain, however the path's limit changes; also of those
+        /// that are sent again.
         #[test]
-        fn datagrams_have_all_of_their_message(limit in 1u32..2000, chunk in 0u32..700, bytes in 0usize..9000) {
-            let chunk_bytes = NonZeroU32::new(chunk).filter(|chunk| chunk.get() <= limit);
-            let opcode = if chunk_bytes.is_some() { Opcode::Sum } else { Opcode::Write };
+        fn datagrams_have_all_of_their_message(
+            limits in proptest::collection::vec((1u32..2000, any::<bool>()), 1..20),
+            grain in 1u32..300,
+            bytes in 0usize..9000,
+        ) {
             let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
-            let message = Message {
-                opcode,
-                contributor: 3,
-                rkey: 4,
-                offset: 1000,
-                data: data.clone().into(),
-                immediate: 5,
-                first_index: 7,
-                chunk_bytes,
-            };
-            let mut outbox = Outbox::new(limit as usize, 1, 40);
-            prop_assert_eq!(outbox.queue(Time::ZERO, message), MessageId(40));
-            let each = chunk_bytes.map_or(limit, |chunk| limit / chunk * chunk.get()) as usize;
-            let mut seen = vec![];
-            while let Some((slot, reason)) = outbox.take(0) {
-                prop_assert_eq!(reason, Reason::Fresh);
+            let mut outbox = Outbox::new(1, 40);
+            prop_assert_eq!(outbox.queue(Time::ZERO, message(grain, &data)), MessageId(40));
+            let (mut seen, peer, mut events) = (vec![false; bytes], Peer::of(super::super::NodeId([1; 32])), vec![]);
+            let limits = limits.into_iter().chain(std::iter::repeat((70, true)));
+            for (limit, arrives) in limits {
+                let Some((slot, _)) = outbox.take(0, limit) else { break };
                 outbox.carry(slot, Carrier::new(0, slot.1.into()));
                 let Outbound { header, data, range } = outbox.outbound(slot).unwrap();
-                prop_assert_eq!(header.offset, 1000 + seen.len() as u64);
-                let index = chunk_bytes.map_or(slot.1, |chunk| seen.len() as u32 / chunk);
-                prop_assert_eq!(header.index, 7 + index);
-                prop_assert!(range.len() == each || seen.len() + range.len() == bytes);
-                seen.extend_from_slice(&data[range]);
+                prop_assert_eq!((header.offset, header.start as usize), (1000 + range.start as u64, range.start));
+                prop_assert!(header.cuts_at(grain, range.len()) && range.len() <= limit.max(grain) as usize);
+                prop_assert!(data[range.clone()].iter().zip(range.clone()).all(|(byte, at)| *byte == at as u8));
+                if arrives {
+                    range.for_each(|at| seen[at] = true);
+                    outbox.on_committed(slot, peer, &mut events);
+                } else {
+                    outbox.requeue(slot, Reason::Again);
+                }
             }
-            prop_assert_eq!(seen, data);
+            prop_assert!(seen.iter().all(|seen| *seen));
+            prop_assert_eq!(events, [EndpointEvent::Completed { peer, message: MessageId(40) }]);
+            prop_assert!(outbox.is_idle());
         }
+    }
+
+    /// An answer to a datagram that was longer before counts for what it still carries.
+    #[test]
+    fn what_was_shortened_on_its_way_is_sent_again() {
+        let (mut outbox, data) = (Outbox::new(1, 0), vec![7; 640]);
+        outbox.queue(Time::ZERO, message(64, &data));
+        let (slot, _) = outbox.take(0, 640).unwrap();
+        outbox.carry(slot, Carrier::new(0, 3));
+        outbox.shorten(slot, 200);
+        let (rest, reason) = outbox.take(0, 200).unwrap();
+        assert_eq!((outbox.outbound(slot).unwrap().range, reason), (0..192, Reason::Again));
+        assert_eq!(outbox.outbound(rest).unwrap().range, 192..384);
+        let (peer, mut events) = (Peer::of(super::super::NodeId([1; 32])), vec![]);
+        outbox.on_committed(slot, peer, &mut events);
+        outbox.on_committed(rest, peer, &mut events);
+        assert!(events.is_empty(), "there is more");
     }
 }

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::datagram::OVERHEAD_BYTES;
 use super::outbox::FlowHealth;
+use super::path_size::{DatagramSizes, PathSize};
 use super::recovery::Recovery;
 use super::time::Time;
 
@@ -67,6 +69,8 @@ pub(super) struct Answered {
     pub(super) newest: (u64, Time),
     /// One of them tried the path.
     pub(super) tried: bool,
+    /// Bytes of the longest of them.
+    pub(super) longest: u32,
 }
 
 /// The state of a path that is tried now and then, and otherwise avoided.
@@ -83,6 +87,7 @@ struct Rest {
 pub(super) struct NetworkPath {
     pub(super) route: Route,
     pub(super) recovery: Recovery,
+    pub(super) size: PathSize,
     pub(super) in_flight: u32,
     /// Packets sent by it, oldest first; some are no longer in flight.
     pub(super) sent: VecDeque<u64>,
@@ -103,10 +108,12 @@ pub(super) struct NetworkPath {
 }
 
 impl NetworkPath {
-    pub(super) fn new(route: Route, datagram_bytes: usize) -> Self {
+    pub(super) fn new(route: Route, sizes: DatagramSizes) -> Self {
+        let size = PathSize::new(sizes);
         Self {
             route,
-            recovery: Recovery::new(datagram_bytes),
+            recovery: Recovery::new(size.current()),
+            size,
             in_flight: 0,
             sent: VecDeque::new(),
             answered_to: 0,
@@ -157,6 +164,32 @@ impl NetworkPath {
         self.rest.as_ref().is_some_and(|rest| rest.due)
     }
 
+    /// Returns the bytes of payload of datagrams that are sent without trying whether the path takes them.
+    pub(super) fn payload_limit(&self) -> u32 {
+        self.size.current().saturating_sub(OVERHEAD_BYTES as u32)
+    }
+
+    /// Returns the bytes of payload of a datagram that asks for an answer.
+    pub(super) fn asking_limit(&self) -> u32 {
+        self.size.asking(self.recovery.timeouts()).saturating_sub(OVERHEAD_BYTES as u32)
+    }
+
+    /// Notes that datagrams were answered, the longest of so many bytes.
+    pub(super) fn on_answered(&mut self, bytes: u32) {
+        if self.size.on_answered(bytes, self.recovery.timeouts()) {
+            self.recovery.set_datagram_bytes(self.size.current());
+        }
+    }
+
+    /// Falls back to short datagrams if the path drops longer ones.
+    pub(super) fn fall_back(&mut self) -> bool {
+        let falls = self.size.falls();
+        if falls {
+            self.recovery.set_datagram_bytes(self.size.current());
+        }
+        falls
+    }
+
     /// Notes a timeout; `true` if everything in flight is lost by it.
     pub(super) fn on_silence(&mut self, now: Time) -> bool {
         self.timer_start = now;
@@ -198,7 +231,7 @@ impl NetworkPath {
 #[derive(Debug)]
 pub(super) struct Paths {
     all: Vec<NetworkPath>,
-    datagram_bytes: u32,
+    sizes: DatagramSizes,
     /// Paths are our own sockets, not learned from the peer's addresses.
     fixed: bool,
     /// The most paths.
@@ -221,11 +254,11 @@ impl Paths {
         fixed: bool,
         flows: usize,
         spray: u32,
-        datagram_bytes: usize,
+        sizes: DatagramSizes,
     ) -> Self {
         Self {
-            all: routes.iter().map(|route| NetworkPath::new(*route, datagram_bytes)).collect(),
-            datagram_bytes: datagram_bytes as u32,
+            all: routes.iter().map(|route| NetworkPath::new(*route, sizes)).collect(),
+            sizes,
             fixed,
             most: routes.len().max(1) as u16,
             last: 0,
@@ -294,7 +327,7 @@ impl Paths {
                 Some(path) => path,
                 None if fixed => return,
                 None if self.all.len() < usize::from(self.most) => {
-                    self.all.push(NetworkPath::new(route, self.datagram_bytes as usize));
+                    self.all.push(NetworkPath::new(route, self.sizes));
                     self.all.len() - 1
                 }
                 None => {
@@ -302,7 +335,8 @@ impl Paths {
                     let silent = self.all.iter().enumerate().min_by_key(silence);
                     let path = silent.map_or(0, |(path, _)| path);
                     let own = &mut self.all[path];
-                    (own.recovery, own.rest) = (Recovery::new(self.datagram_bytes as usize), None);
+                    own.size = PathSize::new(self.sizes);
+                    (own.recovery, own.rest) = (Recovery::new(own.size.current()), None);
                     path
                 }
             };
@@ -393,7 +427,7 @@ impl Paths {
         answered: &Answered,
         elsewhere: Option<FlowHealth>,
     ) {
-        let Answered { path, count, newest: (packet, sent), tried } = *answered;
+        let Answered { path, count, newest: (packet, sent), tried, longest } = *answered;
         let own = &mut self.all[path];
         // The answer to an older one may have waited any time for this ACK.
         let sample = (own.answered_to <= packet).then(|| now.since(sent));
@@ -403,6 +437,7 @@ impl Paths {
         if tried {
             own.recovery.forget_round_trip();
         }
+        own.on_answered(longest);
         own.recovery.on_answers(count, sample);
         if tried && !self.lags(path, 1, elsewhere) {
             self.all[path].resume();
@@ -464,10 +499,7 @@ impl Paths {
     pub(super) fn reset(&mut self) {
         for path in &mut self.all {
             let last_received = path.last_received;
-            *path = NetworkPath {
-                last_received,
-                ..NetworkPath::new(path.route, self.datagram_bytes as usize)
-            };
+            *path = NetworkPath { last_received, ..NetworkPath::new(path.route, self.sizes) };
         }
     }
 }

@@ -15,6 +15,7 @@ use super::datagram::{DatagramHeader, Opcode};
 use super::event::EndpointEvent;
 use super::lock::lock;
 use super::path::{Paths, Route};
+use super::path_size::DatagramSizes;
 use super::sender::Sender;
 use super::shared::{ChannelId, PipelineCommand, SessionPart, SharedState, channels_of};
 use super::stats::Stats;
@@ -28,7 +29,7 @@ const QUANTUM: usize = 64;
 /// The parts of an endpoint's configuration that its pipelines need.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
-    pub(super) datagram_bytes: usize,
+    pub(super) sizes: DatagramSizes,
     /// Sockets of this pipeline.
     pub(super) sockets: u16,
     /// Datagrams sent by one path before the next is chosen.
@@ -114,12 +115,12 @@ impl Pipeline {
 
     /// Returns the channel that a part of a session is for; makes it if there is none.
     fn channel(&mut self, part: &SessionPart) -> &mut Channel {
-        let Settings { datagram_bytes, sockets, spray } = self.settings;
+        let Settings { sizes, sockets, spray } = self.settings;
         self.channels.entry(part.id).or_insert_with(|| {
             let flows = lock(&part.messages.outbox).flow_count();
             let ways = (0..sockets).filter_map(|via| Some(Route { via, addr: part.addr? }));
             let ways: Vec<Route> = ways.collect();
-            let paths = Paths::new(&ways, part.addr.is_some(), flows, spray, datagram_bytes);
+            let paths = Paths::new(&ways, part.addr.is_some(), flows, spray, sizes);
             let sender = Sender::new(part.id.channel, paths);
             Box::new(Channel::new(part.peer, part.messages.clone(), sender))
         })
@@ -320,6 +321,7 @@ impl Pipeline {
             let payload = &next.datagram.data[next.datagram.range];
             let sealed = session.seal(next.datagram.header, payload, bytes);
             self.stats.retransmitted += u64::from(next.resent);
+            self.stats.datagram_bytes = next.path_bytes.into();
             self.stats.sent.count(payload.len());
             // One peer after the other, but not by single datagrams: a burst is for one address.
             self.in_quantum += 1;

@@ -1,9 +1,10 @@
 //! The receiving half towards one peer: the state of its messages (PROTOCOL §5).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::ack::Refusal;
-use super::datagram::DatagramHeader;
+use super::datagram::{BLOCK_BYTES, DatagramHeader};
 use super::outbox::MESSAGE_WINDOW;
 
 /// A WRITE message of which some datagrams are committed.
@@ -12,14 +13,14 @@ pub(super) struct Partial {
     pub(super) rkey: u32,
     pub(super) message_bytes: u32,
     pub(super) immediate: Option<u32>,
-    /// Lowest region offset seen; the message's own once it is whole.
+    /// Its first byte's place in the region.
     pub(super) offset: u64,
     /// The message under assembly, when it goes to an inbox.
     pub(super) assembly: Vec<u8>,
     assembly_bytes: usize,
-    /// One bit per index committed.
+    /// One bit per block committed.
     seen: Vec<u64>,
-    committed: u64,
+    committed: u32,
 }
 
 impl Partial {
@@ -34,7 +35,7 @@ impl Partial {
             rkey: header.rkey,
             message_bytes: header.message_bytes,
             immediate,
-            offset: header.offset,
+            offset: first_byte(header),
             assembly: vec![0; assembly_bytes],
             assembly_bytes,
             seen: Vec::new(),
@@ -47,28 +48,45 @@ impl Partial {
         self.rkey == header.rkey
             && self.message_bytes == header.message_bytes
             && self.immediate == immediate
+            && self.offset == first_byte(header)
     }
 
-    pub(super) fn has(&self, index: u32) -> bool {
-        let word = self.seen.get(index as usize / 64).copied().unwrap_or(0);
-        word >> (index % 64) & 1 == 1
+    /// Returns the blocks of a payload within the message.
+    fn blocks(header: &DatagramHeader, payload_bytes: usize) -> Range<u32> {
+        let end = header.start + payload_bytes as u32;
+        header.start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)
     }
 
-    /// Counts a datagram; `true` if the message is now whole.
+    /// Returns whether all of a payload came before; that of an empty message is always new.
+    pub(super) fn has(&self, header: &DatagramHeader, payload_bytes: usize) -> bool {
+        payload_bytes > 0 && Self::blocks(header, payload_bytes).all(|block| self.has_block(block))
+    }
+
+    fn has_block(&self, block: u32) -> bool {
+        let word = self.seen.get(block as usize / 64).copied().unwrap_or(0);
+        word >> (block % 64) & 1 == 1
+    }
+
+    /// Counts the bytes of a datagram that are new; `true` if the message is now whole.
     pub(super) fn commit(&mut self, header: &DatagramHeader, payload_bytes: usize) -> bool {
-        let word = header.index as usize / 64;
-        if self.seen.len() <= word {
-            self.seen.resize(word + 1, 0);
+        let blocks = Self::blocks(header, payload_bytes);
+        let words = blocks.end.div_ceil(64) as usize;
+        if self.seen.len() < words {
+            self.seen.resize(words, 0);
         }
-        self.seen[word] |= 1 << (header.index % 64);
-        self.committed += payload_bytes as u64;
-        self.offset = self.offset.min(header.offset);
-        self.committed == u64::from(self.message_bytes)
+        for block in blocks {
+            if !self.has_block(block) {
+                self.seen[block as usize / 64] |= 1 << (block % 64);
+                self.committed += BLOCK_BYTES.min(self.message_bytes - block * BLOCK_BYTES);
+            }
+        }
+        self.committed == self.message_bytes
     }
+}
 
-    pub(super) fn would_overrun(&self, payload_bytes: usize) -> bool {
-        self.committed + payload_bytes as u64 > u64::from(self.message_bytes)
-    }
+/// Returns the place in the region of the first byte of a datagram's message.
+fn first_byte(header: &DatagramHeader) -> u64 {
+    header.offset.wrapping_sub(header.start.into())
 }
 
 /// The state of one message within the window.

@@ -26,6 +26,11 @@ pub const LOSS_TOLERANCE: usize = 16;
 /// Timeouts in a row after which everything in flight is taken for lost.
 pub const PERSISTENT_TIMEOUTS: u32 = 3;
 
+/// Returns the largest window, in datagrams of so many bytes.
+fn limit(datagram_bytes: u32) -> u32 {
+    (MAX_WINDOW_BYTES / datagram_bytes.max(1) as usize).clamp(MIN_WINDOW, MAX_WINDOW) as u32
+}
+
 /// Round-trip estimate and window towards one peer.
 #[derive(Debug)]
 pub(super) struct Recovery {
@@ -42,6 +47,8 @@ pub(super) struct Recovery {
     limit: u32,
     /// Below it the window doubles per round trip, above it grows by one.
     threshold: u32,
+    /// Bytes of a datagram, by which the limit is.
+    datagram_bytes: u32,
     /// Answers since the window last grew by one.
     credit: u32,
     /// Datagrams answered, and lost, in the present windowful.
@@ -51,10 +58,10 @@ pub(super) struct Recovery {
 
 impl Recovery {
     /// Makes the state towards a new peer, for datagrams of at most `datagram_bytes`.
-    pub(super) fn new(datagram_bytes: usize) -> Self {
-        let limit = (MAX_WINDOW_BYTES / datagram_bytes.max(1)).clamp(MIN_WINDOW, MAX_WINDOW);
-        let limit = limit as u32;
+    pub(super) fn new(datagram_bytes: u32) -> Self {
+        let limit = limit(datagram_bytes);
         Self {
+            datagram_bytes,
             rtt: [0; 2],
             samples: 0,
             timeouts: 0,
@@ -66,6 +73,19 @@ impl Recovery {
             answered: 0,
             lost: 0,
         }
+    }
+
+    /// Changes the bytes of a datagram: windows keep theirs.
+    pub(super) fn set_datagram_bytes(&mut self, bytes: u32) {
+        let (former, limit) = (std::mem::replace(&mut self.datagram_bytes, bytes), limit(bytes));
+        let scaled = |window: u32| {
+            let window = u64::from(window) * u64::from(former) / u64::from(bytes.max(1));
+            (window as u32).clamp(MIN_WINDOW as u32, limit)
+        };
+        self.window = scaled(self.window);
+        // Unless it was found, it is the limit.
+        self.threshold = if self.threshold == self.limit { limit } else { scaled(self.threshold) };
+        self.limit = limit;
     }
 
     pub(super) fn window(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::ack::Refusal;
-use super::datagram::DatagramHeader;
+use super::datagram::{BLOCK_BYTES, DatagramHeader};
 use super::event::Peer;
 use super::lock::lock;
 use super::receiver::Partial;
@@ -75,9 +75,12 @@ impl Region {
         if end.is_none_or(|end| end > limit) {
             return Err(Refusal::OutOfBounds);
         }
+        if header.offset < header.start.into() {
+            return Err(Refusal::OutOfBounds);
+        }
         // Every datagram of a message carries at least one byte, unless the message is empty.
         let empty = payload.is_empty() && header.message_bytes > 0;
-        if empty || header.index >= header.message_bytes.max(1) {
+        if empty || !header.cuts_at(BLOCK_BYTES, payload.len()) {
             return Err(Refusal::WrongLength);
         }
         Ok(())

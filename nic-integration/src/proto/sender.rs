@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ack::{Ack, AckNotice, Refusal};
+use super::datagram::OVERHEAD_BYTES;
 use super::event::{EndpointEvent, Peer};
 use super::outbox::{Carrier, DatagramSlot, FlowHealth, Outbound, Outbox, Reason};
 use super::path::{Answered, MAX_PATHS, Paths, Route};
@@ -20,6 +21,8 @@ struct SentPacket {
     slot: DatagramSlot,
     sent: Time,
     path: usize,
+    /// Bytes of the datagram.
+    bytes: u32,
     reason: Reason,
 }
 
@@ -31,6 +34,8 @@ pub(super) struct Next {
     pub(super) datagram: Outbound,
     pub(super) resent: bool,
     pub(super) route: Route,
+    /// Bytes of the longest datagrams that the path is known to take.
+    pub(super) path_bytes: u32,
 }
 
 #[derive(Debug)]
@@ -80,11 +85,13 @@ impl Sender {
         }
         let full = self.in_flight as usize >= self.paths.limit();
         let choice = self.probe(outbox).or_else(|| self.trial(outbox));
-        let choice = choice.or_else(|| if full { None } else { self.pick(outbox) });
+        let choice = choice.or_else(|| if full { None } else { self.pick(now, outbox) });
         let Some((slot, path, reason)) = choice else {
             outbox.on_idle(self.channel);
             return None;
         };
+        let datagram = outbox.outbound(slot)?;
+        let bytes = (datagram.range.len() + OVERHEAD_BYTES) as u32;
         if self.in_flight == 0 {
             self.flights.clear();
             self.first_flight = packet;
@@ -92,22 +99,22 @@ impl Sender {
         // Packets between carried acknowledgements.
         let gap = (packet - self.first_flight) as usize;
         self.flights.resize(gap, None);
-        self.flights.push_back(Some(SentPacket { slot, sent: now, path, reason }));
+        self.flights.push_back(Some(SentPacket { slot, sent: now, path, bytes, reason }));
         self.in_flight += 1;
         let own = self.paths.get(path);
         own.sent.push_back(packet);
         own.in_flight += 1;
         own.timer_start = now;
-        let route = own.route;
+        let (route, path_bytes) = (own.route, own.size.current());
         if reason != Reason::Trial {
             outbox.carry(slot, self.by(packet));
         }
-        Some(Next { datagram: outbox.outbound(slot)?, resent: reason != Reason::Fresh, route })
+        Some(Next { datagram, resent: reason != Reason::Fresh, route, path_bytes })
     }
 
     /// Chooses a datagram in flight by a path that was silent for long, to ask for an answer by the
     /// same path.
-    fn probe(&mut self, outbox: &Outbox) -> Option<SendChoice> {
+    fn probe(&mut self, outbox: &mut Outbox) -> Option<SendChoice> {
         while let Some(path) = self.paths.wants_probe() {
             let found = self.wanted(outbox).find(|(_, went)| *went == path).map(|(slot, _)| slot);
             let own = self.paths.get(path);
@@ -116,30 +123,34 @@ impl Sender {
                 continue;
             };
             own.probes -= 1;
+            outbox.shorten(slot, own.asking_limit());
             return Some((slot, path, Reason::Again));
         }
         None
     }
 
     /// Chooses a datagram in flight by another path of the same flow, to try a path that rests.
-    fn trial(&mut self, outbox: &Outbox) -> Option<SendChoice> {
+    fn trial(&mut self, outbox: &mut Outbox) -> Option<SendChoice> {
         let path = self.paths.wants_trial()?;
         let flows = self.paths.flows();
         let other = |went: usize| went != path && went % flows == path % flows;
         let own = self.wanted(outbox).find(|(_, went)| other(*went)).map(|(slot, _)| slot);
         let slot = own.or_else(|| outbox.carried_elsewhere(path % flows, self.channel))?;
-        self.paths.get(path).on_trial();
+        let own = self.paths.get(path);
+        own.on_trial();
+        outbox.shorten(slot, own.asking_limit());
         Some((slot, path, Reason::Trial))
     }
 
     /// Chooses a datagram and its path, of the flow whose turn it is or else of another.
-    fn pick(&mut self, outbox: &mut Outbox) -> Option<SendChoice> {
+    fn pick(&mut self, now: Time, outbox: &mut Outbox) -> Option<SendChoice> {
         let flows = self.paths.flows();
         for _ in 0..flows {
             let flow = usize::from(self.next_flow);
             let next = (flow + 1) % flows;
             if let Some(path) = self.paths.choose(flow)
-                && let Some((slot, reason)) = outbox.take(flow)
+                && let limit = self.payload_limit(now, flow, path, outbox)
+                && let Some((slot, reason)) = outbox.take(flow, limit)
             {
                 if self.paths.take(flow, path) {
                     self.next_flow = next as u16;
@@ -149,6 +160,13 @@ impl Sender {
             self.next_flow = next as u16;
         }
         None
+    }
+
+    /// Returns the bytes of payload of the next datagram by a path, which may try whether the path takes so many.
+    fn payload_limit(&mut self, now: Time, flow: usize, path: usize, outbox: &Outbox) -> u32 {
+        let own = self.paths.get(path);
+        let longer = outbox.unsent_bytes(flow).and_then(|bytes| own.size.next_try(now, bytes));
+        longer.map_or(own.payload_limit(), |bytes| bytes - OVERHEAD_BYTES as u32)
     }
 
     /// Iterates over the datagrams in flight that are still wanted, oldest first, and their paths.
@@ -190,6 +208,7 @@ impl Sender {
                 own.count += 1;
                 own.newest = (packet, flight.sent);
                 own.tried |= flight.reason == Reason::Trial;
+                own.longest = own.longest.max(flight.bytes);
                 outbox.on_committed(flight.slot, peer, events);
             }
         }
@@ -263,11 +282,11 @@ impl Sender {
         outbox: &mut Outbox,
         events: &mut impl Extend<EndpointEvent>,
     ) {
-        let Some(SentPacket { slot, sent, path, reason }) = self.take_flight(packet) else {
+        let Some(SentPacket { slot, sent, path, bytes, reason }) = self.take_flight(packet) else {
             return;
         };
         let tried = reason == Reason::Trial;
-        let answered = Answered { path, count: 1, newest: (packet, sent), tried };
+        let answered = Answered { path, count: 1, newest: (packet, sent), tried, longest: bytes };
         self.on_answers(now, &[answered], outbox);
         outbox.on_refused(slot, refusal, peer, events);
     }
@@ -303,6 +322,7 @@ impl Sender {
             if lost > 0 {
                 self.paths.get(path).recovery.on_lost(lost);
             }
+            self.fall_back(path, outbox);
         }
     }
 
@@ -315,14 +335,23 @@ impl Sender {
         overtaken.then_some((first, self.flight(first)?.sent + own.recovery.loss_delay()))
     }
 
-    /// Gives up a packet in flight; `true` if its datagram must be sent again.
+    /// Sends short datagrams if a path drops longer ones; those in flight are taken for lost.
+    fn fall_back(&mut self, path: usize, outbox: &mut Outbox) {
+        if self.paths.get(path).fall_back() {
+            self.give_up_path(path, outbox);
+        }
+    }
+
+    /// Gives up a packet in flight; `true` if its datagram must be sent again, and its length is no reason for its
+    /// loss.
     fn give_up(&mut self, packet: u64, outbox: &mut Outbox) -> bool {
         let Some(flight) = self.take_flight(packet) else { return false };
+        let counts = self.paths.get(flight.path).size.on_lost(flight.bytes);
         let again = outbox.is_carried(flight.slot, self.by(packet));
         if again {
             outbox.requeue(flight.slot, Reason::Again);
         }
-        again
+        again && counts
     }
 
     /// Rests a path if it alone is silent; its packets in flight go by others.

@@ -56,6 +56,9 @@ pub struct Stats {
     pub acks_sent: u64,
     /// Of those sent: retransmissions.
     pub retransmitted: u64,
+    /// Bytes of the longest datagrams that the path of the latest message is known to take; 0 before the first. Of
+    /// several pipelines the most.
+    pub datagram_bytes: u64,
     /// Times that a path began to rest, for its silence or its lag.
     pub paths_rested: u64,
     /// Of those received: already committed, answered again or too old to matter.
@@ -86,6 +89,7 @@ impl Add for Stats {
             received: self.received + other.received,
             acks_sent: self.acks_sent + other.acks_sent,
             retransmitted: self.retransmitted + other.retransmitted,
+            datagram_bytes: self.datagram_bytes.max(other.datagram_bytes),
             paths_rested: self.paths_rested + other.paths_rested,
             duplicates: self.duplicates + other.duplicates,
             refused: self.refused + other.refused,

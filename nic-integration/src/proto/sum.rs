@@ -24,6 +24,10 @@ use shard::{LockedShard, ShardState};
 pub use whole::MAX_STAGED_BYTES;
 use whole::{Lacks, Whole};
 
+/// Some shards that follow one another: their chunks, and their states. Nearly always one, for which this takes no
+/// memory of its own.
+type LockedShards<'a> = SmallVec<[(&'a Range<u32>, MutexGuard<'a, ShardState>); 2]>;
+
 /// The parts of a sum region.
 pub struct SumConfig {
     /// The round summed; datagrams that name another are refused.
@@ -55,7 +59,9 @@ pub enum Counts {
 /// The outcome of a SUM datagram that was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Added {
-    /// The number of its chunks that are new.
+    /// Something of it is new.
+    pub(super) is_new: bool,
+    /// The number of chunks that are whole with it, and were not without.
     pub(super) fresh: u32,
     /// With it its contributor is staged, and lacks nothing but that it is admitted.
     pub(super) is_staged: bool,
@@ -124,6 +130,12 @@ impl SumRegion {
         if contributor < self.0.contributors {
             write(&self.0.bindings).insert(contributor, peer);
         }
+    }
+
+    /// Returns whether each chunk counts by itself.
+    #[must_use]
+    pub fn is_by_chunk(&self) -> bool {
+        self.0.whole.is_none()
     }
 
     /// Returns the number of chunks.
@@ -260,15 +272,31 @@ impl SumRegion {
         if read(&self.0.bindings).get(&header.contributor) != Some(&from) {
             return Err(Refusal::NotContributor);
         }
-        if payload.is_empty() || payload.len() > header.message_bytes as usize {
+        if payload.is_empty() || !header.cuts_at(1, payload.len()) {
             return Err(Refusal::WrongLength);
         }
-        let chunks = self.0.layout.chunks_at(header.index, header.offset, payload)?;
-        self.commit(header.contributor, chunks, payload, closed)
+        let SumState { layout, whole, received, .. } = &*self.0;
+        let place = layout.place_of(header.offset, payload, layout.grain(whole.is_none()))?;
+        let contributor = header.contributor;
+        let added = match whole {
+            None => self.add_chunks(contributor, layout.chunks_of(&place), payload, closed),
+            Some(whole) => self.stage(whole, contributor, &place, payload, closed),
+        }?;
+        if let Some(count) = received.get(usize::from(contributor)) {
+            count.fetch_add(added.fresh, Ordering::Relaxed);
+        }
+        Ok(added)
     }
 
-    /// Commits those of some chunks that are new, all or nothing.
-    fn commit(
+    /// Locks the shards of some chunks; nothing more is added to one in which an addition has panicked.
+    fn lock_shards(&self, chunks: &Range<u32>) -> Result<LockedShards<'_>, Refusal> {
+        let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
+        let locked = shards.iter().map(|shard| Some((&shard.chunks, shard.state.lock().ok()?)));
+        locked.collect::<Option<_>>().ok_or(Refusal::RoundClosed)
+    }
+
+    /// Adds those of some chunks that are new, all or nothing.
+    fn add_chunks(
         &self,
         contributor: u16,
         chunks: Range<u32>,
@@ -281,46 +309,73 @@ impl SumRegion {
             let Range { start, end } = layout.bytes_of(run);
             &payload[(start - at) as usize..(end - at) as usize]
         };
-        let shards = &self.0.shards[self.shard(chunks.start)..=self.shard(chunks.end - 1)];
-        // Nothing more is added to a shard in which an addition has panicked.
-        let states = shards.iter().map(|shard| shard.state.lock().ok());
-        // Nearly always one shard and one run: two of each take no memory of their own.
-        let states: Option<SmallVec<[_; 2]>> = states.collect();
-        let mut states = states.ok_or(Refusal::RoundClosed)?;
+        let mut shards = self.lock_shards(&chunks)?;
         let mut runs = SmallVec::<[_; 2]>::new();
-        for (at, (shard, state)) in shards.iter().zip(&states).enumerate() {
-            let own = chunks.start.max(shard.chunks.start)..chunks.end.min(shard.chunks.end);
+        for (at, (own, state)) in shards.iter().enumerate() {
+            let own = chunks.start.max(own.start)..chunks.end.min(own.end);
             runs.extend(state.fresh(contributor, own).map(|run| (at, run)));
         }
-        if !runs.iter().all(|(at, run)| states[*at].is_open(run.clone())) {
+        if !runs.iter().all(|(at, run)| shards[*at].1.is_open(run.clone())) {
             return Err(Refusal::RoundClosed);
         }
-        // An accumulator adds one run all or nothing. Several are all checked before the first is added, and so is what
-        // will be added later.
-        if runs.len() > 1 || self.0.whole.is_some() {
+        // An accumulator adds one run all or nothing. Several are all checked before the first is added.
+        if runs.len() > 1 {
             for (at, run) in &runs {
-                states[*at].check(run.clone(), bytes(run))?;
+                shards[*at].1.check(run.clone(), bytes(run))?;
             }
         }
         let fresh = runs.iter().map(|(_, run)| run.len() as u32).sum();
-        let whole = self.0.whole.as_ref().filter(|_| fresh > 0);
-        // Under the locks of these shards: who adds for a complete contributor waits for them.
-        let lacks = match whole.map(|whole| lock(whole).stage(contributor, fresh)) {
-            Some(staged) => staged.ok_or(Refusal::RoundClosed)?,
-            None => Lacks::Chunks,
-        };
         for (at, run) in runs {
             let bytes = bytes(&run);
-            states[at].commit(contributor, run, bytes, layout, closed)?;
+            shards[at].1.commit(contributor, run, bytes, closed)?;
         }
-        drop(states);
-        if let Some(count) = self.0.received.get(usize::from(contributor)) {
-            count.fetch_add(fresh, Ordering::Relaxed);
+        Ok(Added { is_new: fresh > 0, fresh, is_staged: false })
+    }
+
+    /// Stages what is new of some bytes of a contribution, all or nothing, and adds it once it is complete.
+    fn stage(
+        &self,
+        whole: &Mutex<Whole>,
+        contributor: u16,
+        place: &Range<u64>,
+        payload: &[u8],
+        closed: &mut Vec<u32>,
+    ) -> Result<Added, Refusal> {
+        let layout = self.0.layout;
+        let chunks = layout.chunks_of(place);
+        let mut shards = self.lock_shards(&chunks)?;
+        let parts = shards.iter().map(|(own, _)| {
+            let own = layout.bytes_of(own);
+            place.start.max(own.start)..place.end.min(own.end)
+        });
+        let parts: SmallVec<[Range<u64>; 2]> = parts.collect();
+        let mut all = shards.iter().zip(&parts);
+        if all.all(|((_, state), part)| state.has_staged(contributor, part, layout)) {
+            return Ok(Added { is_new: false, fresh: 0, is_staged: false });
         }
+        let is_open = |(own, state): &(&Range<u32>, MutexGuard<'_, ShardState>)| {
+            state.is_open(chunks.start.max(own.start)..chunks.end.min(own.end))
+        };
+        // Nothing is held that is too late.
+        if lock(whole).is_closed() || !shards.iter().all(is_open) {
+            return Err(Refusal::RoundClosed);
+        }
+        let mut fresh = 0;
+        for ((_, state), part) in shards.iter_mut().zip(&parts) {
+            let bytes =
+                &payload[(part.start - place.start) as usize..][..(part.end - part.start) as usize];
+            fresh += state.hold(contributor, part, bytes, layout)?;
+        }
+        // Under the locks of these shards: who adds for a complete contributor waits for them.
+        let lacks = lock(whole).stage(contributor, fresh).ok_or(Refusal::RoundClosed)?;
+        for ((_, state), part) in shards.iter_mut().zip(&parts) {
+            state.mark_staged(contributor, part, layout);
+        }
+        drop(shards);
         if lacks == Lacks::Nothing {
             self.add_whole(contributor, closed);
         }
-        Ok(Added { fresh, is_staged: lacks == Lacks::Admission })
+        Ok(Added { is_new: true, fresh, is_staged: lacks == Lacks::Admission })
     }
 
     /// Adds a complete contributor to every chunk that does not have it yet.

@@ -64,10 +64,11 @@ struct ActiveRound {
     incarnation: u32,
     grant: u32,
     rkey: u32,
+    by_chunk: bool,
     bitmap_bytes: usize,
     accepted: Option<Accepted>,
-    /// Pushes not yet answered, and their first chunks.
-    pushes: BTreeMap<MessageId, u32>,
+    /// Pushes not yet answered: their first chunks, and the bytes of a chunk.
+    pushes: BTreeMap<MessageId, (u32, NonZeroU32)>,
     end: Option<RoundEnd>,
 }
 
@@ -290,10 +291,19 @@ impl RoundClient {
             return Err(NicError::NoOpenRound);
         };
         let contributor = self.config.contributor;
-        let (rkey, round_number) = (round.rkey, round.round);
-        let sum =
-            SumMessage { rkey, round: round_number, contributor, first_chunk, chunk_bytes, data };
-        round.pushes.insert(self.endpoint.sum(now, peer, sum)?, first_chunk);
+        let (rkey, by_chunk) = (round.rkey, round.by_chunk);
+        let round_number = round.round;
+        let sum = SumMessage {
+            rkey,
+            round: round_number,
+            contributor,
+            first_chunk,
+            chunk_bytes,
+            by_chunk,
+            data,
+        };
+        let message = self.endpoint.sum(now, peer, sum)?;
+        round.pushes.insert(message, (first_chunk, chunk_bytes));
         Ok(())
     }
 
@@ -479,14 +489,14 @@ impl RoundClient {
             EndpointEvent::Completed { message, .. } => match &mut self.state {
                 ClientState::Joining { join, taken } => *taken |= *join == message,
                 ClientState::Contributing(round) => {
-                    if let Some(first_chunk) = round.pushes.remove(&message) {
+                    if let Some((first_chunk, _)) = round.pushes.remove(&message) {
                         self.events.push_back(RoundClientEvent::Counted { first_chunk });
                     }
                 }
                 ClientState::Idle => {}
             },
-            EndpointEvent::Refused { message, index, refusal, .. } => {
-                self.on_refused(now, message, index, refusal);
+            EndpointEvent::Refused { message, start, refusal, .. } => {
+                self.on_refused(now, message, start, refusal);
             }
             EndpointEvent::Unreachable { cause: Cause::Restarted, .. } => self.start_over(now),
             EndpointEvent::Unreachable { cause: Cause::Silence, .. } => {
@@ -570,6 +580,7 @@ impl RoundClient {
             incarnation,
             grant,
             rkey,
+            by_chunk: open.by_chunk,
             bitmap_bytes: usize::from(declared).div_ceil(64) * 8,
             accepted: None,
             pushes: BTreeMap::new(),
@@ -602,20 +613,19 @@ impl RoundClient {
         self.events.push_back(RoundClientEvent::Sum { chunk, bitmap, bytes });
     }
 
-    fn on_refused(&mut self, now: Time, message: MessageId, first_chunk: u32, refusal: Refusal) {
+    fn on_refused(&mut self, now: Time, message: MessageId, start: u32, refusal: Refusal) {
         if matches!(self.state, ClientState::Joining { join, .. } if join == message) {
             self.abandon();
             let reason = format!("no aggregator there: {refusal}");
             self.events.push_back(RoundClientEvent::Refused { reason });
         }
         let ClientState::Contributing(round) = &mut self.state else { return };
-        if round.pushes.remove(&message).is_none() {
-            return;
-        }
+        let Some((first, chunk_bytes)) = round.pushes.remove(&message) else { return };
         if refusal == Refusal::UnknownRkey {
             // The round is over and no longer retained; the aggregator will refuse by name.
             return self.start_over(now);
         }
+        let first_chunk = first + start / chunk_bytes;
         self.events.push_back(RoundClientEvent::Rejected { first_chunk, refusal });
     }
 

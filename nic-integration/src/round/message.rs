@@ -70,6 +70,8 @@ pub(crate) struct OpenMessage {
     pub(crate) grant: u32,
     pub(crate) declared: u16,
     pub(crate) min_clients: u16,
+    /// Whether each chunk counts by itself.
+    pub(crate) by_chunk: bool,
     pub(crate) deadline_ms: u64,
     pub(crate) contributors: Vec<u16>,
     pub(crate) terms: Vec<u8>,
@@ -200,6 +202,7 @@ impl OpenMessage {
         put(&mut bytes, &self.grant.to_le_bytes());
         put(&mut bytes, &self.declared.to_le_bytes());
         put(&mut bytes, &self.min_clients.to_le_bytes());
+        put(&mut bytes, &[self.by_chunk.into()]);
         put(&mut bytes, &self.deadline_ms.to_le_bytes());
         put(&mut bytes, &(self.contributors.len() as u16).to_le_bytes());
         self.contributors.iter().for_each(|number| put(&mut bytes, &number.to_le_bytes()));
@@ -217,6 +220,7 @@ impl OpenMessage {
             grant: reader.u32()?,
             declared: reader.u16()?,
             min_clients: reader.u16()?,
+            by_chunk: reader.flag()?,
             deadline_ms: reader.u64()?,
             contributors: (0..reader.u16()?).map(|_| reader.u16()).collect::<Result<_, _>>()?,
             terms: reader.bytes()?.to_vec(),
@@ -426,6 +430,13 @@ impl<'a> MessageReader<'a> {
         Ok(*taken)
     }
 
+    fn flag(&mut self) -> Result<bool, NicError> {
+        match self.array()? {
+            [flag @ (0 | 1)] => Ok(flag == 1),
+            _ => Err(self.error()),
+        }
+    }
+
     fn u16(&mut self) -> Result<u16, NicError> {
         self.array().map(u16::from_le_bytes)
     }
@@ -497,7 +508,7 @@ mod tests {
             let contributors = numbers.iter().map(|(number, _)| *number).collect();
             let open = OpenMessage {
                 contribution, round, incarnation, rkey, grant: closed, declared: contributor,
-                min_clients: stride as u16, deadline_ms, contributors, terms: blob.clone(),
+                min_clients: stride as u16, by_chunk: resumes, deadline_ms, contributors, terms: blob.clone(),
             };
             prop_assert_eq!(OpenMessage::parse(&open.encode()), Ok(open));
             let ready = ReadyMessage { round, grant: incarnation, rkey, stride };
@@ -536,7 +547,7 @@ mod tests {
             let join = JoinMessage { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
             let open = OpenMessage {
                 contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
-                deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob.clone(),
+                by_chunk: true, deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob.clone(),
             };
             let end = RoundEnd {
                 contribution: id, round: 1, closed: 2, withheld: 3, reason: "why".into(),

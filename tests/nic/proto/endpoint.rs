@@ -377,16 +377,16 @@ fn queues_are_bounded() {
     }
     let full = end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None);
     assert_eq!(full, Err(NicError::WindowFull { peer }));
-    let big = sum(0, 0, (0, 1293), &[0; 1293]);
+    let big = sum(0, 0, (0, 8821), &[0; 8821]);
     let big = end.sum(Time::ZERO, Peer::of(node(3)), big);
-    assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
+    assert_eq!(big, Err(NicError::MessageTooLong { bytes: 8821, limit: 8820 }));
 }
 
 /// Returns bytes from a chunk on, for region 6; and how many each chunk has, by which its offset is known.
 fn sum(round: u32, contributor: u16, (first_chunk, each): (u32, u32), data: &[u8]) -> SumMessage {
     let chunk_bytes = NonZeroU32::new(each).unwrap();
     let data = Bytes::copy_from_slice(data);
-    SumMessage { rkey: 6, round, contributor, first_chunk, chunk_bytes, data }
+    SumMessage { rkey: 6, round, contributor, first_chunk, chunk_bytes, by_chunk: true, data }
 }
 
 /// Three chunks.
@@ -451,7 +451,7 @@ fn sums_add_whole_datagrams_once_or_never() {
     let refused = |refusal, count| (Err(refusal), vec![], count);
     assert_eq!(send(3, 5, (0, 8), &[1; 8]), refused(Refusal::WrongRound, 0));
     assert_eq!(send(4, 6, (0, 8), &[1; 8]), refused(Refusal::NotContributor, 0));
-    assert_eq!(send(4, 5, (1, 16), &[1; 8]), refused(Refusal::WrongOffset, 0));
+    assert_eq!(send(4, 5, (1, 12), &[1; 12]), refused(Refusal::WrongOffset, 0));
     assert_eq!(send(4, 5, (3, 8), &[1; 8]), refused(Refusal::ChunkOutOfRange, 0));
     assert_eq!(send(4, 5, (0, 8), &[1; 12]), refused(Refusal::WrongLength, 0));
     assert_eq!(send(4, 5, (0, 8), &[]), refused(Refusal::WrongLength, 0));

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ciphergram_nic::faults::Faults;
-use ciphergram_nic::proto::Time;
+use ciphergram_nic::proto::{Time, endpoint::MIN_DATAGRAM_BYTES};
 use ciphergram_nic::round::AggregatorConfig;
 use ciphergram_nic::sim::Clock;
 use rand_chacha::ChaCha8Rng;
@@ -64,6 +64,12 @@ pub(crate) enum Happening {
         from: IpAddr,
         to: IpAddr,
     },
+    /// A path takes other datagrams than before.
+    Narrow {
+        from: IpAddr,
+        to: IpAddr,
+        longest: usize,
+    },
     Suspend {
         machine: IpAddr,
         span: Duration,
@@ -99,6 +105,7 @@ impl Happening {
             Self::RestartAggregator => "aggregator restarts",
             Self::Cut { .. } => "one-way cuts",
             Self::Mend { .. } => "mended cuts",
+            Self::Narrow { .. } => "paths of another size",
             Self::Suspend { .. } => "suspensions",
             Self::Wake { .. } => "wakings",
             Self::Equivocate { .. } => "equivocations",
@@ -130,6 +137,8 @@ pub(crate) struct Plan {
     /// Contributions that no round opens with.
     pub misfits: BTreeSet<u8>,
     pub clocks: Vec<(IpAddr, Clock)>,
+    /// Ways from one machine to another, and the longest datagrams that they take.
+    pub narrow: Vec<(IpAddr, IpAddr, usize)>,
     pub happenings: Vec<(When, Happening)>,
 }
 
@@ -152,6 +161,7 @@ impl Plan {
             whole: false,
             misfits: BTreeSet::new(),
             clocks: vec![],
+            narrow: vec![],
             happenings: vec![],
         };
         let skewed = dice.below(4) > 0;
@@ -171,6 +181,19 @@ impl Plan {
             plan.add(when, &mut dice);
         }
         plan.whole = dice.below(3) == 0;
+        let (some, server) = (dice.below(3) > 0, SocketAddr::from(SERVER).ip());
+        for client in (0..clients).filter(|_| some).map(machine) {
+            for (from, to) in [(client, server), (server, client)] {
+                if dice.below(2) == 0 {
+                    plan.narrow.push((from, to, dice.path_bytes()));
+                }
+                for _ in 0..dice.below(3) {
+                    let longest = dice.path_bytes();
+                    let narrow = Happening::Narrow { from, to, longest };
+                    plan.happenings.push((dice.when(clients), narrow));
+                }
+            }
+        }
         if dice.below(4) == 0 {
             plan.misfits = (0..16 * clients as u8).filter(|_| dice.below(4) == 0).collect();
         }
@@ -280,6 +303,11 @@ impl Dice {
             return When::Counted(self.below(30 * u64::from(clients)) as usize);
         }
         When::At(Time::ZERO + self.span(MILLISECOND, SECOND * 12))
+    }
+
+    /// Draws the bytes of the longest datagram of a path.
+    fn path_bytes(&mut self) -> usize {
+        MIN_DATAGRAM_BYTES as usize + self.below(900) as usize
     }
 
     /// Draws faults, from none to those that hardly anything passes.

@@ -59,6 +59,7 @@ pub(crate) fn play(seed: u64, trace: bool) -> Summary {
     world.ledger.trace = trace;
     world.ledger.print(&plan);
     plan.clocks.iter().for_each(|(machine, clock)| world.network.set_clock(*machine, *clock));
+    plan.narrow.iter().for_each(|(from, to, longest)| world.network.narrow(*from, *to, *longest));
     world.start_aggregator();
     let mut play = Play {
         world,
@@ -184,6 +185,9 @@ impl Play {
                 self.after(span, Happening::Mend { from, to });
             }
             Happening::Mend { from, to } => self.world.network.mend(from, to),
+            Happening::Narrow { from, to, longest } => {
+                self.world.network.narrow(from, to, longest);
+            }
             Happening::Suspend { machine, span } => {
                 self.world.asleep.insert(machine);
                 self.after(span, Happening::Wake { machine });

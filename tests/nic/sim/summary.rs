@@ -40,6 +40,7 @@ impl Summary {
             ("late", tally.injected.late),
             ("reordered", tally.reordered),
             ("lost at a cut", tally.cut),
+            ("too long for a path", tally.too_long),
             ("to nobody", tally.undeliverable),
         ];
         faults.into_iter().for_each(|(name, count)| self.fault(name, count));

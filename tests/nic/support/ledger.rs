@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ciphergram_nic::proto::Time;
 
-use super::world::{CHUNKS, values, words};
+use super::world::{BLOCK_WORDS, CHUNKS, values, words};
 
 /// A contribution, and which of its versions: an honest client has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,20 +112,25 @@ impl Ledger {
             assert_eq!(known, sum, "two sums of chunk {chunk} of {round:?}");
             return;
         }
-        // One for each choice among the versions of contributors that issued several.
-        let mut expected = vec![vec![0u64; words(chunk)]];
-        for contributor in listed {
-            let mut sums = vec![];
-            for issue in self.issues(round, *contributor) {
-                let added = values(*contributor, chunk, *issue);
-                let add = |sum: &Vec<u64>| {
-                    sum.iter().zip(&added).map(|(s, v)| s.wrapping_add(*v)).collect()
-                };
-                sums.extend(expected.iter().map(add));
+        // Of whole contributions blocks are staged, else chunks come whole.
+        let each = if self.whole { BLOCK_WORDS } else { words(chunk) };
+        for (block, found) in found.chunks(each).enumerate() {
+            // One for each choice among the versions of contributors that issued several.
+            let mut expected = vec![vec![0u64; found.len()]];
+            for contributor in listed {
+                let mut sums = vec![];
+                for issue in self.issues(round, *contributor) {
+                    let added = values(*contributor, chunk, *issue).split_off(block * each);
+                    let add = |sum: &Vec<u64>| {
+                        sum.iter().zip(&added).map(|(s, v)| s.wrapping_add(*v)).collect()
+                    };
+                    sums.extend(expected.iter().map(add));
+                }
+                expected = sums;
             }
-            expected = sums;
+            let is_expected = expected.iter().any(|sum| sum == found);
+            assert!(is_expected, "the sum of chunk {chunk} is not that of {listed:?}");
         }
-        assert!(expected.contains(found), "the sum of chunk {chunk} is not that of {listed:?}");
         let counted = self.counted.range((round, 0, 0)..=(round, u16::MAX, u32::MAX));
         for (_, contributor, _) in counted.filter(|(_, _, counted)| *counted == chunk) {
             let there = listed.contains(contributor) || !self.is_due(round, *contributor);

@@ -10,7 +10,8 @@ use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_REST_SPAN;
 use ciphergram_nic::proto::{
-    Config, Endpoint, EndpointEvent, Identity, NodeId, Opcode, Origin, Peer, Route, Time,
+    Config, DatagramSizes, Endpoint, EndpointEvent, Identity, NodeId, Opcode, Origin, Peer, Route,
+    Time,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -61,7 +62,8 @@ impl End {
     ) -> Self {
         let seed = [incarnation as u8; 32];
         let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
-        let config = Config { allow: [1, 2].map(node).into(), paths, flows, spray: 1, ..config };
+        let (allow, sizes) = ([1, 2].map(node).into(), DatagramSizes::fixed(1372));
+        let config = Config { allow, sizes, paths, flows, spray: 1, ..config };
         let pipeline = |number: u16| at(addr(1), number * config.sockets()).port();
         let ports = (1..pipelines).map(pipeline).collect();
         let mut endpoint = Endpoint::new(Config { pipelines, ports, ..config }).unwrap();

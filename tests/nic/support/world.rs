@@ -16,8 +16,8 @@ use ciphergram_nic::proto::endpoint::{
     DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MIN_DATAGRAM_BYTES,
 };
 use ciphergram_nic::proto::{
-    ChunkAdder, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Stranger,
-    Time,
+    ChunkAdder, ChunkLayout, Config, DatagramSizes, Endpoint, Identity, NodeId, Peer, Refusal,
+    Shard, Stranger, Time,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Readiness,
@@ -29,9 +29,12 @@ use ciphergram_nic::sim::{Network, at};
 pub(crate) use crate::support::ledger::{Accumulators, Issue, Ledger};
 
 pub(crate) const CHUNKS: u32 = 23;
-const WORDS: usize = 8;
+/// Words of a block, of which datagrams carry whole ones.
+pub(crate) const BLOCK_WORDS: usize = 8;
+/// Words of a chunk: three blocks.
+const WORDS: usize = 24;
 const LAST_WORDS: usize = 3;
-const CHUNK_BYTES: NonZeroU32 = NonZeroU32::new(8 * WORDS as u32).unwrap();
+pub(crate) const CHUNK_BYTES: NonZeroU32 = NonZeroU32::new(8 * WORDS as u32).unwrap();
 /// The time by which a deadline may be missed.
 const SLACK: Duration = Duration::from_millis(1);
 
@@ -341,8 +344,9 @@ impl World {
         // Few for one process, many for the next.
         let pipelines =
             1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_pipelines;
-        let datagram_bytes = MIN_DATAGRAM_BYTES + mixed as usize % 600;
-        Config { pipelines, datagram_bytes, ..process(identity, mixed) }
+        let most = MIN_DATAGRAM_BYTES + mixed % 900;
+        let sizes = DatagramSizes { least: MIN_DATAGRAM_BYTES, most };
+        Config { pipelines, sizes, ..process(identity, mixed) }
     }
 
     /// Runs until `done` or for `span`; returns whether it was done.

@@ -1,7 +1,6 @@
 //! A round over real sockets, one thread a process.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +16,9 @@ use ciphergram_nic::round::{
 };
 use ciphergram_nic::wire::{Faulty, UdpWire, Wire};
 
-use crate::support::world::{CHUNKS, Integers, Issue, hello, node, process, server, values, words};
+use crate::support::world::{
+    CHUNK_BYTES, CHUNKS, Integers, Issue, hello, node, process, server, values, words,
+};
 
 fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
@@ -41,7 +42,11 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, RoundEnd) 
             while let Some(event) = node.poll_event() {
                 match event {
                     RoundClientEvent::Opened(_) => {
-                        node.accept(now, SumLayout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
+                        node.accept(
+                            now,
+                            SumLayout { chunks: CHUNKS, sum_bytes: CHUNK_BYTES.get() as usize },
+                        )
+                        .unwrap();
                         next = 0;
                     }
                     RoundClientEvent::Sum { chunk, bytes, .. } => {
@@ -56,7 +61,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, RoundEnd) 
             while next < CHUNKS && node.can_push() {
                 let mine = values(number, next, Issue::of(0));
                 let bytes: Vec<u8> = mine.iter().flat_map(|word| word.to_le_bytes()).collect();
-                node.push(now, next, NonZeroU32::new(64).unwrap(), bytes.into()).unwrap();
+                node.push(now, next, CHUNK_BYTES, bytes.into()).unwrap();
                 next += 1;
             }
             ControlFlow::Continue(MAX_SLEEP)

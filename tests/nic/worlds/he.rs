@@ -396,6 +396,7 @@ fn unannounced_chunks_do_not_count() {
             contributor: number,
             first_chunk: 0,
             chunk_bytes,
+            by_chunk: true,
             data: data.clone(),
         };
         stranger.sum(now, aggregator, sum).unwrap();

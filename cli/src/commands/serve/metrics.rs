@@ -172,7 +172,7 @@ impl Metrics {
             clients_resumed, clients_lost, openers_answered, openers_refused, phases: _,
         } = *self;
         let Stats {
-            sent: _, received: _, acks_sent, retransmitted, paths_rested, duplicates, refused, overrun, trimmed,
+            sent: _, received: _, datagram_bytes: _, acks_sent, retransmitted, paths_rested, duplicates, refused, overrun, trimmed,
             congested, malformed, handshakes, turned_away,
         } = stats;
         [

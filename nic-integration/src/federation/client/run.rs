@@ -54,6 +54,8 @@ pub(super) struct Run<'a> {
     began: Instant,
     /// Datagrams received when the aggregator was last found silent, and when that silence began.
     silence: (u64, Instant),
+    /// Bytes of the longest datagrams that the path was last known to take.
+    datagram_bytes: u64,
 }
 
 /// The beginning of a contribution.
@@ -118,6 +120,7 @@ impl<'a> Run<'a> {
             open: None,
             began: now,
             silence: (0, now),
+            datagram_bytes: 0,
         };
         Ok(RunStart::Run(Box::new(run)))
     }
@@ -173,6 +176,15 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Says how long datagrams may be on the path, when that changes.
+    fn note_path(&mut self, node: &RoundClient) {
+        let bytes = node.stats().datagram_bytes;
+        let before = std::mem::replace(&mut self.datagram_bytes, bytes);
+        if before != bytes && before > 0 {
+            info!(bytes, before, "the path takes datagrams of this size");
+        }
+    }
+
     fn step<'s>(
         &mut self,
         node: &mut RoundClient,
@@ -182,6 +194,7 @@ impl<'a> Run<'a> {
     where
         'a: 's,
     {
+        self.note_path(node);
         while let Some(event) = node.poll_event() {
             match event {
                 RoundClientEvent::Opened(opening) => self.on_opened(node, now, opening, scope)?,

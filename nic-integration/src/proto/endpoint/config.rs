@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::proto::path_size::DatagramSizes;
 use crate::proto::secure::{Identity, NodeId, Suite};
 
-/// UDP payload bytes that most paths carry whole, tunnels and IPv6 included, and that hold a chunk.
-pub const DEFAULT_DATAGRAM_BYTES: usize = 1372;
+/// The sizes of datagrams by default, in bytes of UDP payload: what every path carries, tunnels and IPv6 included, up
+/// to the longest of jumbo frames, beyond which nothing is gained.
+pub const DEFAULT_SIZES: DatagramSizes = DatagramSizes { least: 1200, most: 8900 };
 /// The smallest limit of datagrams: an ACK with all its notices fits.
-pub const MIN_DATAGRAM_BYTES: usize = 768;
+pub const MIN_DATAGRAM_BYTES: u32 = 768;
 /// Silence after which a peer with unanswered messages is given up.
 pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
 /// Inbox bytes held for all peers together, messages not yet polled included.
@@ -46,8 +48,8 @@ pub struct Config {
     pub allow: BTreeSet<NodeId>,
     /// The cipher towards those we contact; those who contact us choose theirs.
     pub suite: Suite,
-    /// Bytes of the largest datagram sent, header and tags included.
-    pub datagram_bytes: usize,
+    /// The sizes of datagrams sent.
+    pub sizes: DatagramSizes,
     /// Silence after which a peer with unanswered messages is given up.
     pub give_up: Duration,
     /// Inbox bytes held for all peers together; one peer may hold a quarter.
@@ -79,7 +81,7 @@ impl Config {
             entropy: || [0; 32],
             allow: BTreeSet::new(),
             suite: Suite::default(),
-            datagram_bytes: DEFAULT_DATAGRAM_BYTES,
+            sizes: DEFAULT_SIZES,
             give_up: DEFAULT_GIVE_UP,
             held_bytes: DEFAULT_HELD_BYTES,
             paths: 1,

@@ -174,7 +174,7 @@ fn add(
     });
     events.extend(closed.drain(..).map(|chunk| EndpointEvent::ChunkClosed { rkey, chunk }));
     match added.unwrap_or(Err(Refusal::UnknownRkey)) {
-        Ok(Added { fresh: 0, .. }) => Outcome::Repeated(Ok(())),
+        Ok(Added { is_new: false, .. }) => Outcome::Repeated(Ok(())),
         Ok(Added { is_staged, .. }) => {
             let contributor = header.contributor;
             events.extend(is_staged.then_some(EndpointEvent::Staged { rkey, contributor }));
@@ -184,7 +184,7 @@ fn add(
     }
 }
 
-/// Commits a WRITE datagram once, by (message, index), never by packet number (PROTOCOL §5.1).
+/// Commits a WRITE datagram once, by the blocks of its message, never by packet number (PROTOCOL §5.1).
 fn place(
     shared: &SharedState,
     inbox: &mut Receiver,
@@ -205,18 +205,18 @@ fn place(
     })
 }
 
-/// Returns the answer to a WRITE datagram if it came before, or its message is done or refused.
+/// Returns the answer to a WRITE datagram if its message is done or refused.
 fn former_answer(inbox: &mut Receiver, header: &DatagramHeader) -> Option<Result<(), Refusal>> {
     if inbox.is_done(header.message) {
         return Some(Ok(()));
     }
     match inbox.message(header.message)? {
         Incoming::Refused(refusal) => Some(Err(*refusal)),
-        Incoming::Partial(partial) => partial.has(header.index).then_some(Ok(())),
+        Incoming::Partial(_) => None,
     }
 }
 
-/// Commits a WRITE datagram that is new, if there is space to assemble its message.
+/// Commits what is new of a WRITE datagram, if there is space to assemble its message.
 fn commit(
     shared: &SharedState,
     inbox: &mut Receiver,
@@ -240,8 +240,11 @@ fn commit(
     let Some(Incoming::Partial(partial)) = inbox.message(header.message) else {
         return Ok(Outcome::Full);
     };
-    if !partial.agrees(header, immediate) || partial.would_overrun(payload.len()) {
+    if !partial.agrees(header, immediate) {
         return Err(Refusal::WrongLength);
+    }
+    if partial.has(header, payload.len()) {
+        return Ok(Outcome::Repeated(Ok(())));
     }
     if !region.place(partial, header, payload) {
         return Err(Refusal::UnknownRkey);

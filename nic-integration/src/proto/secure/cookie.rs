@@ -47,7 +47,7 @@ const SEALED_BYTES: usize = MAC_BYTES + 16;
 const COOKIE_BYTES: usize = PREFIX_BYTES + NONCE_BYTES + SEALED_BYTES;
 
 pub(super) fn mac_key(node: NodeId) -> [u8; 32] {
-    blake3::derive_key("ciphergram 4 first mac", &node.0)
+    blake3::derive_key("ciphergram 5 first mac", &node.0)
 }
 
 pub(super) fn mac_of(key: &[u8; 32], bytes: &[u8]) -> [u8; MAC_BYTES] {
@@ -56,7 +56,7 @@ pub(super) fn mac_of(key: &[u8; 32], bytes: &[u8]) -> [u8; MAC_BYTES] {
 }
 
 fn cookie_key(node: NodeId) -> Result<LessSafeKey, NicError> {
-    let key = blake3::derive_key("ciphergram 4 cookie", &node.0);
+    let key = blake3::derive_key("ciphergram 5 cookie", &node.0);
     let key = UnboundKey::new(&CHACHA20_POLY1305, &key).map_err(|_| NicError::Seal)?;
     Ok(LessSafeKey::new(key))
 }
@@ -66,7 +66,7 @@ pub(in crate::proto) struct Cookie(Zeroizing<[u8; 32]>);
 
 impl Cookie {
     fn from_bytes(bytes: &[u8]) -> Self {
-        Self(Zeroizing::new(blake3::derive_key("ciphergram 4 second mac", bytes)))
+        Self(Zeroizing::new(blake3::derive_key("ciphergram 5 second mac", bytes)))
     }
 
     pub(super) fn prove(&self, bytes: &[u8]) -> [u8; MAC_BYTES] {

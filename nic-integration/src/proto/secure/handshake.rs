@@ -171,7 +171,7 @@ impl SessionSecrets {
             let mut material = Zeroizing::new([0; 34]);
             material[..32].copy_from_slice(of);
             material[32..].copy_from_slice(&channel.to_le_bytes());
-            Zeroizing::new(blake3::derive_key("ciphergram 4 lane", &*material))
+            Zeroizing::new(blake3::derive_key("ciphergram 5 lane", &*material))
         };
         let indices = [self.local, self.remote].map(|index| index + u32::from(channel));
         let (send, receive) = (secret(&self.send), secret(&self.receive));

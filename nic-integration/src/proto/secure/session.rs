@@ -116,13 +116,13 @@ impl Epoch {
     }
 
     fn following(&self) -> Self {
-        let next = blake3::derive_key("ciphergram 4 next epoch", &*self.secret);
+        let next = blake3::derive_key("ciphergram 5 next epoch", &*self.secret);
         Self::new(self.number + 1, Zeroizing::new(next))
     }
 
     fn key_bytes(&self) -> KeyBytes {
         let derive = |context| Zeroizing::new(blake3::derive_key(context, &*self.secret));
-        let [cipher, header] = ["ciphergram 4 datagram key", "ciphergram 4 header key"].map(derive);
+        let [cipher, header] = ["ciphergram 5 datagram key", "ciphergram 4 header key"].map(derive);
         let mut bytes = KeyBytes::new([0; CIPHER_KEY_BYTES + HEADER_KEY_BYTES]);
         bytes[..CIPHER_KEY_BYTES].copy_from_slice(&*cipher);
         bytes[CIPHER_KEY_BYTES..].copy_from_slice(&header[..HEADER_KEY_BYTES]);

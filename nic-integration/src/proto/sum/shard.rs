@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
+use smallvec::SmallVec;
+
 use crate::proto::accumulator::{ChunkAdder, ChunkLayout, Shard};
 use crate::proto::ack::Refusal;
 
@@ -38,10 +40,10 @@ impl LockedShard {
             words,
             target,
             adder,
-            bits: vec![0; count * words],
+            bits: vec![0; if whole { 0 } else { count * words }],
             counts: vec![0; count],
             closed: vec![false; count],
-            staged: whole.then(|| Staged::new(words, bytes())),
+            staged: whole.then(|| Staged::new(words, bytes(), layout.grain(false).get() as usize)),
             failure: None,
         });
         Self { chunks, state }
@@ -55,7 +57,8 @@ pub(super) struct ShardState {
     words: usize,
     target: u32,
     adder: Box<dyn ChunkAdder>,
-    /// Who has contributed: `[chunk][word]`, contributor 0 in the least significant bit of word 0.
+    /// Who has contributed, if each chunk counts by itself: `[chunk][word]`, contributor 0 in the least significant bit
+    /// of word 0.
     bits: Vec<u64>,
     /// The number of contributors in each sum.
     counts: Vec<u32>,
@@ -123,27 +126,79 @@ impl ShardState {
         self.adder.check(chunks, bytes)
     }
 
-    /// Adds chunks that are not contributed yet, or stages them if only whole contributions count.
+    /// Adds chunks that are not contributed yet.
     pub(super) fn commit(
         &mut self,
         contributor: u16,
         chunks: Range<u32>,
         bytes: &[u8],
-        layout: ChunkLayout,
         closed: &mut Vec<u32>,
     ) -> Result<(), Refusal> {
-        match &mut self.staged {
-            Some(staged) => {
-                let start = layout.bytes_of(&(self.first..chunks.start));
-                staged.hold(contributor, (start.end - start.start) as usize, bytes);
-            }
-            None => self.add(chunks.clone(), bytes, closed)?,
-        }
+        self.add(chunks.clone(), bytes, closed)?;
         for chunk in chunks {
             let at = self.at(chunk);
             set(&mut self.bits[at * self.words..][..self.words], contributor);
         }
         Ok(())
+    }
+
+    /// Returns the place in the shard of some bytes of a contribution.
+    fn place(&self, bytes: &Range<u64>, layout: ChunkLayout) -> Range<usize> {
+        let begin = layout.bytes_of(&(0..self.first)).end;
+        (bytes.start - begin) as usize..(bytes.end - begin) as usize
+    }
+
+    /// Returns whether bytes of a contributor, at that place in the contribution, are staged.
+    pub(super) fn has_staged(
+        &self,
+        contributor: u16,
+        at: &Range<u64>,
+        layout: ChunkLayout,
+    ) -> bool {
+        let place = self.place(at, layout);
+        self.staged.as_ref().is_some_and(|staged| staged.has(contributor, &place))
+    }
+
+    /// Holds bytes of a contributor, and checks the chunks that they complete. Returns how many these are. Nothing
+    /// counts as staged until [`mark_staged`](Self::mark_staged).
+    pub(super) fn hold(
+        &mut self,
+        contributor: u16,
+        at: &Range<u64>,
+        bytes: &[u8],
+        layout: ChunkLayout,
+    ) -> Result<u32, Refusal> {
+        let place = self.place(at, layout);
+        let chunks = layout.chunks_of(at).map(|chunk| chunk..chunk + 1);
+        let chunks = chunks.map(|chunk| (self.place(&layout.bytes_of(&chunk), layout), chunk));
+        let chunks: SmallVec<[_; 8]> = chunks.collect();
+        let Some(staged) = &mut self.staged else { return Ok(0) };
+        staged.hold(contributor, place.start, bytes);
+        let mut runs: SmallVec<[(Range<usize>, Range<u32>); 2]> = SmallVec::new();
+        for (own, chunk) in chunks {
+            if !staged.completes(contributor, &place, &own) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((bytes, run)) if run.end == chunk.start => {
+                    (bytes.end, run.end) = (own.end, chunk.end);
+                }
+                _ => runs.push((own, chunk)),
+            }
+        }
+        let held = staged.held(contributor).unwrap_or_default();
+        for (bytes, run) in &runs {
+            self.adder.check(run.clone(), &held[bytes.clone()])?;
+        }
+        Ok(runs.iter().map(|(_, run)| run.len() as u32).sum())
+    }
+
+    /// Notes that what is held is staged.
+    pub(super) fn mark_staged(&mut self, contributor: u16, at: &Range<u64>, layout: ChunkLayout) {
+        let place = self.place(at, layout);
+        if let Some(staged) = &mut self.staged {
+            staged.mark(contributor, &place);
+        }
     }
 
     /// Adds one contributor's chunks, if they are in range, and closes those that reach their target.

@@ -22,6 +22,9 @@ const CONTRIBUTORS: u16 = 5;
 /// The additions of all shards: chunks and the first of their bytes, which names the contributor.
 type Additions = Arc<Mutex<Vec<(u32, u8)>>>;
 
+/// Bytes of a chunk of most regions here; a power of two, and so a block.
+const CHUNK_BYTES: u32 = 4;
+
 struct RecordedSums(Additions, Option<(Sender<()>, Receiver<()>)>);
 
 impl ChunkAdder for RecordedSums {
@@ -34,7 +37,8 @@ impl ChunkAdder for RecordedSums {
             begun.send(()).unwrap();
             go_on.recv().unwrap();
         }
-        let firsts: Vec<u8> = payload.chunks(4).map(|own| own[0]).collect();
+        let each = payload.len().div_ceil(chunks.len());
+        let firsts: Vec<u8> = payload.chunks(each).map(|own| own[0]).collect();
         assert_eq!(firsts.len(), chunks.len());
         self.0.lock().unwrap().extend(chunks.zip(firsts));
         Ok(())
@@ -61,12 +65,21 @@ fn config(chunk_bytes: u32, target: u32, shards: Vec<Shard>) -> SumConfig {
 /// Returns a region whose first shard waits amid its first addition, if it has something to wait
 /// for.
 fn region(wait: Option<(Sender<()>, Receiver<()>)>) -> (SumRegion, Additions) {
+    region_of(CHUNK_BYTES, Counts::Whole, wait)
+}
+
+fn region_of(
+    chunk_bytes: u32,
+    counts: Counts,
+    wait: Option<(Sender<()>, Receiver<()>)>,
+) -> (SumRegion, Additions) {
     let (additions, mut wait) = (Additions::default(), wait);
     let shards = STARTS.windows(2).map(|ends| {
         let adder = Box::new(RecordedSums(additions.clone(), wait.take()));
         Shard { chunks: ends[0]..ends[1], adder }
     });
-    let region = SumRegion::new(config(4, CONTRIBUTORS.into(), shards.collect())).unwrap();
+    let config = config(chunk_bytes, CONTRIBUTORS.into(), shards.collect());
+    let region = SumRegion::new(SumConfig { counts, ..config }).unwrap();
     (0..CONTRIBUTORS).for_each(|number| region.bind(number, peer(number)));
     (region, additions)
 }
@@ -83,12 +96,21 @@ fn send(
     chunks: Range<u32>,
     byte: u8,
 ) -> (Result<u32, Refusal>, Vec<u32>) {
-    let place = config(4, 1, vec![]).layout.bytes_of(&chunks);
+    let place = config(CHUNK_BYTES, 1, vec![]).layout.bytes_of(&chunks);
+    send_bytes(region, contributor, place, byte)
+}
+
+/// Sends some bytes of a contribution in one datagram, as [`send`] does chunks.
+fn send_bytes(
+    region: &SumRegion,
+    contributor: u16,
+    place: Range<u64>,
+    byte: u8,
+) -> (Result<u32, Refusal>, Vec<u32>) {
     let bytes = (place.end - place.start) as usize;
     let header = DatagramHeader {
         offset: place.start,
         message_bytes: bytes as u32,
-        index: chunks.start,
         immediate: 4,
         contributor,
         ..DatagramHeader::default()
@@ -131,6 +153,51 @@ fn chunks_count_once_all_of_a_contribution_are_there() {
     assert_eq!((outcome, closed), (Ok(1), (0..CHUNKS).collect()), "the last closes all");
     assert_eq!(region.finish(3), Ok(vec![3]));
     assert_eq!(additions.lock().unwrap().len(), 4 * CHUNKS as usize);
+}
+
+/// Datagrams may end within a chunk, which is checked once all of it is there, and whose first bytes count.
+#[test]
+fn blocks_of_chunks_are_staged_in_any_order() {
+    let each = 192;
+    let (region, additions) = region_of(each as u32, Counts::Whole, None);
+    let end = u64::from(CHUNKS) * each - each / 2;
+    let mut starts: Vec<u64> = (0..end).step_by(448).collect();
+    starts.sort_by_key(|start| start.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let last = starts.pop().unwrap();
+    let mut fresh = 0;
+    for start in starts {
+        fresh += send_bytes(&region, 2, start..end.min(start + 448), 2).0.unwrap();
+        // Overlaps what came, or will come.
+        fresh += send_bytes(&region, 2, start..end.min(start + 64), 9).0.unwrap();
+    }
+    assert_eq!((fresh, region.received(2)), (region.received(2), fresh));
+    assert!(fresh > CHUNKS - 6 && additions.lock().unwrap().is_empty());
+    let lacking = last..end.min(last + 448);
+    assert_eq!(send_bytes(&region, 2, lacking.clone(), 255).0, Err(Refusal::InvalidCiphertext));
+    for (bytes, refusal) in [
+        (last..last + 63, Refusal::WrongLength),
+        (last + 1..last + 64, Refusal::WrongOffset),
+        (end..end + 64, Refusal::ChunkOutOfRange),
+        (last..end + 64, Refusal::ChunkOutOfRange),
+    ] {
+        assert_eq!(send_bytes(&region, 2, bytes, 2).0, Err(refusal));
+    }
+    assert_eq!(send_bytes(&region, 2, lacking, 2).0, Ok(CHUNKS - fresh));
+    assert_eq!(additions.lock().unwrap().len(), CHUNKS as usize);
+    assert!((0..CHUNKS).all(|chunk| contributors(&region, chunk) == [2]));
+    assert!(
+        additions.lock().unwrap().iter().all(|(_, first)| *first == 2),
+        "the first bytes count"
+    );
+}
+
+#[test]
+fn chunks_that_count_by_themselves_come_whole() {
+    let (region, additions) = region_of(192, Counts::Chunks, None);
+    assert_eq!(send_bytes(&region, 0, 0..64, 0).0, Err(Refusal::WrongLength));
+    assert_eq!(send_bytes(&region, 0, 64..192, 0).0, Err(Refusal::WrongOffset));
+    assert_eq!(send_bytes(&region, 0, 192..576, 0).0, Ok(2));
+    assert_eq!(*additions.lock().unwrap(), [(1, 0), (2, 0)]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Contributions that count only once all of their chunks are there (PROTOCOL §6.5).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::NicError;
 
@@ -63,6 +64,11 @@ impl Whole {
         self.admits && !self.closed && missing == Some(&1)
     }
 
+    /// Returns whether nobody becomes complete any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Lets nobody become complete any more, and returns those who are.
     pub(super) fn close(&mut self) -> Vec<u16> {
         self.closed = true;
@@ -70,39 +76,99 @@ impl Whole {
     }
 }
 
-/// One shard's chunks of contributions that are not complete.
+/// One shard's part of contributions, in blocks of the layout's grain, until they are complete.
 pub(super) struct Staged {
-    /// Bytes of all chunks of the shard; zeros where none came yet.
-    held: BTreeMap<u16, Box<[u8]>>,
+    held: BTreeMap<u16, Held>,
     /// The contributors in the sums, which are the same for every chunk: a row of bits.
     pub(super) added: Vec<u64>,
     shard_bytes: usize,
+    grain: usize,
+}
+
+/// What came of a contribution.
+struct Held {
+    /// Zeros where nothing came yet; empty once they are added or dropped.
+    bytes: Box<[u8]>,
+    /// One bit per block that came, even if its bytes are gone.
+    seen: Box<[u64]>,
+}
+
+impl Held {
+    fn has(&self, block: usize) -> bool {
+        self.seen[block / 64] >> (block % 64) & 1 == 1
+    }
 }
 
 impl Staged {
-    pub(super) fn new(words: usize, shard_bytes: usize) -> Self {
-        Self { held: BTreeMap::new(), added: vec![0; words], shard_bytes }
+    pub(super) fn new(words: usize, shard_bytes: usize, grain: usize) -> Self {
+        Self { held: BTreeMap::new(), added: vec![0; words], shard_bytes, grain }
     }
 
-    /// Holds bytes of a contributor from `start` of the shard on.
+    /// Returns the blocks of some bytes of the shard.
+    fn blocks(&self, bytes: &Range<usize>) -> Range<usize> {
+        bytes.start / self.grain..bytes.end.div_ceil(self.grain)
+    }
+
+    /// Returns whether bytes of a contributor came before, all of them.
+    pub(super) fn has(&self, contributor: u16, bytes: &Range<usize>) -> bool {
+        let held = self.held.get(&contributor);
+        held.is_some_and(|held| self.blocks(bytes).all(|block| held.has(block)))
+    }
+
+    /// Holds those bytes of a contributor, from `start` of the shard on, that did not come before. They do not count as
+    /// having come until [`mark`](Self::mark).
     pub(super) fn hold(&mut self, contributor: u16, start: usize, bytes: &[u8]) {
-        let buffer = || vec![0; self.shard_bytes].into_boxed_slice();
-        let held = self.held.entry(contributor).or_insert_with(buffer);
-        held[start..start + bytes.len()].copy_from_slice(bytes);
+        let Self { shard_bytes, grain, .. } = *self;
+        let held = self.held.entry(contributor).or_insert_with(|| Held {
+            bytes: vec![0; shard_bytes].into(),
+            seen: vec![0; shard_bytes.div_ceil(grain).div_ceil(64)].into(),
+        });
+        let blocks = start / grain..(start + bytes.len()).div_ceil(grain);
+        if !blocks.clone().any(|block| held.has(block)) {
+            return held.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        }
+        for (block, bytes) in blocks.zip(bytes.chunks(grain)) {
+            if !held.has(block) {
+                held.bytes[block * grain..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Returns whether with some bytes, which are held, a contributor has all of a chunk, and had not without.
+    pub(super) fn completes(
+        &self,
+        contributor: u16,
+        bytes: &Range<usize>,
+        chunk: &Range<usize>,
+    ) -> bool {
+        let (blocks, Some(held)) = (self.blocks(bytes), self.held.get(&contributor)) else {
+            return false;
+        };
+        let mut lacked = self.blocks(chunk).filter(|block| !held.has(*block)).peekable();
+        lacked.peek().is_some() && lacked.all(|block| blocks.contains(&block))
+    }
+
+    /// Notes that bytes of a contributor came, which are held.
+    pub(super) fn mark(&mut self, contributor: u16, bytes: &Range<usize>) {
+        let blocks = self.blocks(bytes);
+        if let Some(held) = self.held.get_mut(&contributor) {
+            blocks.for_each(|block| held.seen[block / 64] |= 1 << (block % 64));
+        }
     }
 
     /// Returns a contributor's bytes.
     pub(super) fn held(&self, contributor: u16) -> Option<&[u8]> {
-        self.held.get(&contributor).map(|bytes| &**bytes)
+        self.held.get(&contributor).map(|held| &*held.bytes)
     }
 
     /// Hands over a contributor's bytes, once.
     pub(super) fn take(&mut self, contributor: u16) -> Option<Box<[u8]>> {
-        self.held.remove(&contributor)
+        let bytes = std::mem::take(&mut self.held.get_mut(&contributor)?.bytes);
+        (!bytes.is_empty()).then_some(bytes)
     }
 
     /// Drops the bytes of all who never became complete.
     pub(super) fn discard(&mut self) {
-        self.held.clear();
+        self.held.values_mut().for_each(|held| held.bytes = Box::default());
     }
 }

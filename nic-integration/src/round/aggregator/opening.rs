@@ -132,7 +132,7 @@ impl<A: Application> Aggregator<A> {
     fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, late: BTreeSet<u16>) {
         let joined = self.pending.take_all_but(&late);
         let contributors: Vec<u16> = joined.keys().copied().collect();
-        let (round, chunks) = (self.opened, region.chunk_count());
+        let (round, chunks, by_chunk) = (self.opened, region.chunk_count(), region.is_by_chunk());
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
         let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
         if self.endpoint.register_sum(rkey, region).is_err() {
@@ -146,6 +146,7 @@ impl<A: Application> Aggregator<A> {
             grant: 0,
             declared: self.config.clients,
             min_clients: self.config.min_clients,
+            by_chunk,
             deadline_ms: 0,
             contributors: contributors.clone(),
             terms,

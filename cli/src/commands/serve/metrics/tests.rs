@@ -46,6 +46,7 @@ fn each_counter_counts_its_own() {
         sent: traffic(20),
         received: traffic(30),
         acks_sent: 40,
+        datagram_bytes: 1372,
         retransmitted: 41,
         paths_rested: 49,
         duplicates: 42,
