@@ -181,13 +181,10 @@ impl NetworkPath {
         }
     }
 
-    /// Falls back to short datagrams if the path drops longer ones.
-    pub(super) fn fall_back(&mut self) -> bool {
-        let falls = self.size.falls();
-        if falls {
-            self.recovery.set_datagram_bytes(self.size.current());
-        }
-        falls
+    /// Falls back to short datagrams.
+    pub(super) fn fall_back(&mut self) {
+        self.size.fall_back();
+        self.recovery.set_datagram_bytes(self.size.current());
     }
 
     /// Notes a timeout; `true` if everything in flight is lost by it.

@@ -131,8 +131,9 @@ impl PathSize {
         true
     }
 
-    /// Notes that a datagram was lost; `true` if that may be a sign of congestion, and not of its length.
-    pub(super) fn on_lost(&mut self, bytes: u32) -> bool {
+    /// Notes that a datagram was lost, or, unless that is `proven`, only given up; `true` if that may be a sign of
+    /// congestion, and not of its length.
+    pub(super) fn on_lost(&mut self, bytes: u32, proven: bool) -> bool {
         if bytes > self.current {
             if let Some(at) = self.tried(bytes) {
                 self.trying[at] = false;
@@ -140,20 +141,20 @@ impl PathSize {
             }
             return false;
         }
-        if bytes > self.sizes.least {
+        if proven && bytes > self.sizes.least {
             self.long_lost = self.long_lost.saturating_add(1);
         }
         true
     }
 
-    /// Falls back to the shortest datagrams if the path has begun to drop longer ones; `true` if it does. The sizes
-    /// between are tried again.
-    pub(super) fn falls(&mut self) -> bool {
-        if self.long_lost < BLACK_HOLE_LOSSES || self.current == self.sizes.least {
-            return false;
-        }
+    /// Returns whether the path has begun to drop longer datagrams than the shortest.
+    pub(super) fn is_black_hole(&self) -> bool {
+        self.long_lost >= BLACK_HOLE_LOSSES && self.current > self.sizes.least
+    }
+
+    /// Falls back to the shortest datagrams. The sizes between are tried again.
+    pub(super) fn fall_back(&mut self) {
         *self = Self::new(self.sizes);
-        true
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
             if tried <= takes {
                 size.on_answered(tried, 0);
             } else {
-                assert!(!size.on_lost(tried), "no congestion");
+                assert!(!size.on_lost(tried, true), "no congestion");
             }
         }
         size.current()
@@ -216,16 +217,18 @@ mod tests {
         for (losses, timeouts) in [(16, 0), (0, 2)] {
             let mut size = PathSize::new(SIZES);
             assert_eq!(found(&mut size, 8900), 8900);
-            assert!(!size.falls() && (0..losses).all(|_| size.on_lost(8900)));
+            assert!(!size.is_black_hole() && (0..losses).all(|_| size.on_lost(8900, true)));
             assert_eq!((size.asking(1), size.asking(2)), (8900, 1200));
             assert!(!size.on_answered(700, timeouts), "short ones pass");
-            assert!(size.falls());
-            assert_eq!((size.current(), size.falls()), (1200, false));
+            assert!(size.is_black_hole());
+            size.fall_back();
+            assert_eq!((size.current(), size.is_black_hole()), (1200, false));
             assert_eq!(found(&mut size, 1300), 1232);
         }
         let mut size = PathSize::new(SIZES);
         found(&mut size, 8900);
-        assert!((0..15).all(|_| size.on_lost(8900)) && !size.on_answered(8900, 2));
-        assert!((0..15).all(|_| size.on_lost(8900)) && !size.falls(), "others pass");
+        assert!((0..15).all(|_| size.on_lost(8900, true)) && !size.on_answered(8900, 2));
+        assert!((0..15).all(|_| size.on_lost(8900, true)) && !size.is_black_hole(), "others pass");
+        assert!((0..99).all(|_| size.on_lost(8900, false)) && !size.is_black_hole(), "no proof");
     }
 }

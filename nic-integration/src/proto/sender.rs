@@ -81,7 +81,7 @@ impl Sender {
         // The peer has forgotten packets so far behind: they were lost, or are no longer wanted.
         while self.in_flight > 0 && packet.saturating_sub(self.first_flight) >= WINDOW_PACKETS - 64
         {
-            self.give_up(self.first_flight, outbox);
+            self.give_up(self.first_flight, false, outbox);
         }
         let full = self.in_flight as usize >= self.paths.limit();
         let choice = self.probe(outbox).or_else(|| self.trial(outbox));
@@ -294,7 +294,9 @@ impl Sender {
     /// Sends a datagram again without waiting, once, because its payload was cut off on the way;
     /// unless too many are already (PROTOCOL §4.5).
     fn on_trimmed(&mut self, now: Time, packet: u64, outbox: &mut Outbox) {
-        let Some(&SentPacket { slot, path, reason, .. }) = self.flight(packet) else { return };
+        let Some(&SentPacket { slot, path, bytes, reason, .. }) = self.flight(packet) else {
+            return;
+        };
         let recovery = &self.paths.all()[path].recovery;
         if now.since(self.early_since) > recovery.loss_delay() {
             (self.early, self.early_since) = (0, now);
@@ -304,6 +306,7 @@ impl Sender {
             return;
         }
         self.take_flight(packet);
+        self.paths.get(path).size.on_lost(bytes, false);
         if outbox.is_carried(slot, self.by(packet)) {
             self.early += 1;
             outbox.requeue(slot, Reason::Early);
@@ -317,7 +320,7 @@ impl Sender {
             while let Some((packet, overdue)) = self.overdue(path)
                 && overdue <= now
             {
-                lost += usize::from(self.give_up(packet, outbox));
+                lost += usize::from(self.give_up(packet, true, outbox));
             }
             if lost > 0 {
                 self.paths.get(path).recovery.on_lost(lost);
@@ -337,16 +340,17 @@ impl Sender {
 
     /// Sends short datagrams if a path drops longer ones; those in flight are taken for lost.
     fn fall_back(&mut self, path: usize, outbox: &mut Outbox) {
-        if self.paths.get(path).fall_back() {
+        if self.paths.get(path).size.is_black_hole() {
             self.give_up_path(path, outbox);
+            self.paths.get(path).fall_back();
         }
     }
 
     /// Gives up a packet in flight; `true` if its datagram must be sent again, and its length is no reason for its
     /// loss.
-    fn give_up(&mut self, packet: u64, outbox: &mut Outbox) -> bool {
+    fn give_up(&mut self, packet: u64, proven: bool, outbox: &mut Outbox) -> bool {
         let Some(flight) = self.take_flight(packet) else { return false };
-        let counts = self.paths.get(flight.path).size.on_lost(flight.bytes);
+        let counts = self.paths.get(flight.path).size.on_lost(flight.bytes, proven);
         let again = outbox.is_carried(flight.slot, self.by(packet));
         if again {
             outbox.requeue(flight.slot, Reason::Again);
@@ -365,7 +369,7 @@ impl Sender {
     /// Gives up all packets in flight by a path.
     fn give_up_path(&mut self, path: usize, outbox: &mut Outbox) {
         while let Some(first) = self.paths.get(path).sent.pop_front() {
-            self.give_up(first, outbox);
+            self.give_up(first, false, outbox);
         }
     }
 
@@ -406,7 +410,11 @@ impl Sender {
             let own = self.wanted(outbox).filter(|(_, went)| *went == path).map(|(slot, _)| slot);
             let asking: Vec<DatagramSlot> = own.take(PROBES).collect();
             if again {
-                asking.into_iter().for_each(|slot| outbox.requeue(slot, Reason::Again));
+                let limit = self.paths.get(path).asking_limit();
+                for slot in asking {
+                    outbox.shorten(slot, limit);
+                    outbox.requeue(slot, Reason::Again);
+                }
             } else {
                 self.paths.get(path).probes = asking.len() as u32;
             }
@@ -418,7 +426,7 @@ impl Sender {
     /// Gives up what is in flight, because packet numbers begin anew with another session.
     pub(super) fn renumber(&mut self, outbox: &mut Outbox) {
         while self.in_flight > 0 {
-            self.give_up(self.first_flight, outbox);
+            self.give_up(self.first_flight, false, outbox);
         }
         self.clear();
     }
