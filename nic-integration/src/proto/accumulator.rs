@@ -30,12 +30,6 @@ impl ChunkLayout {
         offset(chunks.start).min(self.total_bytes)..offset(chunks.end).min(self.total_bytes)
     }
 
-    /// Returns the bytes at whose multiples datagrams may be cut: those of a chunk, or, where contributions are staged,
-    /// of the longest block that chunks are made of.
-    pub(super) fn grain(&self, by_chunk: bool) -> NonZeroU32 {
-        if by_chunk { self.chunk_bytes } else { grain(self.chunk_bytes) }
-    }
-
     /// Checks that a payload has a place in the contribution, cut at multiples of `grain`.
     ///
     /// # Errors
@@ -69,8 +63,12 @@ impl ChunkLayout {
     }
 }
 
-/// Returns the bytes of the longest block that chunks are made of: a power of two, at most [`BLOCK_BYTES`].
-pub(super) fn grain(chunk_bytes: NonZeroU32) -> NonZeroU32 {
+/// Returns the bytes at whose multiples datagrams of a contribution may be cut: those of a chunk, if each counts by
+/// itself, or of the longest block that chunks are made of: a power of two, at most [`BLOCK_BYTES`].
+pub(super) fn grain(chunk_bytes: NonZeroU32, by_chunk: bool) -> NonZeroU32 {
+    if by_chunk {
+        return chunk_bytes;
+    }
     let shift = chunk_bytes.trailing_zeros().min(BLOCK_BYTES.trailing_zeros());
     NonZeroU32::new(1 << shift).unwrap_or(NonZeroU32::MIN)
 }

@@ -252,7 +252,7 @@ impl Endpoint {
     /// or all of them [`MAX_MESSAGE_BYTES`].
     pub fn sum(&mut self, now: Time, peer: Peer, sum: SumMessage) -> Result<MessageId, NicError> {
         let SumMessage { rkey, round, contributor, first_chunk, chunk_bytes, by_chunk, data } = sum;
-        let grain = if by_chunk { chunk_bytes } else { grain(chunk_bytes) };
+        let grain = grain(chunk_bytes, by_chunk);
         let least = (grain.get() as usize).min(data.len());
         for (bytes, limit) in [(least, self.payload_limit()), (data.len(), MAX_MESSAGE_BYTES)] {
             if bytes > limit {

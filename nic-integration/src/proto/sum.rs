@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::NicError;
 
-use super::accumulator::{ChunkLayout, Shard};
+use super::accumulator::{ChunkLayout, Shard, grain};
 use super::ack::Refusal;
 use super::datagram::DatagramHeader;
 use super::event::Peer;
@@ -276,7 +276,8 @@ impl SumRegion {
             return Err(Refusal::WrongLength);
         }
         let SumState { layout, whole, received, .. } = &*self.0;
-        let place = layout.place_of(header.offset, payload, layout.grain(whole.is_none()))?;
+        let place =
+            layout.place_of(header.offset, payload, grain(layout.chunk_bytes, whole.is_none()))?;
         let contributor = header.contributor;
         let added = match whole {
             None => self.add_chunks(contributor, layout.chunks_of(&place), payload, closed),

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use smallvec::SmallVec;
 
-use crate::proto::accumulator::{ChunkAdder, ChunkLayout, Shard};
+use crate::proto::accumulator::{ChunkAdder, ChunkLayout, Shard, grain};
 use crate::proto::ack::Refusal;
 
 use super::whole::Staged;
@@ -43,7 +43,9 @@ impl LockedShard {
             bits: vec![0; if whole { 0 } else { count * words }],
             counts: vec![0; count],
             closed: vec![false; count],
-            staged: whole.then(|| Staged::new(words, bytes(), layout.grain(false).get() as usize)),
+            staged: whole.then(|| {
+                Staged::new(words, bytes(), grain(layout.chunk_bytes, false).get() as usize)
+            }),
             failure: None,
         });
         Self { chunks, state }
