@@ -21,6 +21,6 @@ COPY --from=build /out /
 RUN useradd --uid 10001 --home-dir /work --create-home ciphergram
 USER ciphergram
 WORKDIR /work
-EXPOSE 7700/udp
+EXPOSE 7700/udp 7700/tcp
 ENTRYPOINT ["ciphergram"]
 CMD ["--help"]

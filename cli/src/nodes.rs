@@ -9,11 +9,17 @@ use std::{
 
 use ciphergram_he::Job;
 use ciphergram_nic::{
-    federation::nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity, read_node},
+    federation::{
+        ServerAddress,
+        nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity, read_node},
+    },
     proto::{Identity, NodeId},
 };
 
-use crate::{args, failure::Failure};
+use crate::{
+    args::{self, ServerName},
+    failure::Failure,
+};
 
 /// The place that lists the nodes that may take part.
 pub(crate) enum AllowList {
@@ -101,23 +107,28 @@ pub(crate) struct ClientNodes {
     pub(crate) server_source: String,
 }
 
-/// Reads a client's own key, and the aggregator's, which is at one of these addresses.
+/// Finds the addresses of the aggregator that was named. Reads a client's own key, and the aggregator's.
 pub(crate) fn client(
     (key, link, server_key): (&Path, &args::LinkArgs, &args::ServerKeyArg),
-    addresses: &[SocketAddr],
-) -> Result<ClientNodes, Failure> {
+    name: &ServerName,
+) -> Result<(ServerAddress, ClientNodes), Failure> {
+    let proxy = server_key.proxy.as_deref();
+    let server = ServerAddress::find(name.as_str(), link.transport, proxy)
+        .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
+    let addresses = server.addresses();
     let options = "--identity FILE and --server-key KEY";
     let client_nodes = || local(key, addresses, options);
     let identity =
         link.identity.clone().map_or_else(|| Ok(client_nodes()?.client), Ok::<_, Failure>)?;
-    let (server, server_source) = match server_key.node {
+    let (node, server_source) = match server_key.node {
         Some(node) => (node, "--server-key".into()),
         None => {
             let path = client_nodes()?.server_node;
             (read_node(&path)?, path.display().to_string())
         }
     };
-    Ok(ClientNodes { identity: read_identity(&identity)?, server, server_source })
+    let identity = read_identity(&identity)?;
+    Ok((server, ClientNodes { identity, server: node, server_source }))
 }
 
 fn local(key: &Path, addresses: &[SocketAddr], options: &str) -> Result<LocalNodes, Failure> {

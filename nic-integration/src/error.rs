@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr};
 use thiserror::Error;
 
 use crate::proto::{MAX_STAGED_BYTES, NodeId, Peer};
+use crate::wire::tcp::dial::DialError;
 
 /// A failure, by the caller, a peer or the system. A peer's refusal is no error but an answer: see
 /// [`Refusal`](crate::Refusal).
@@ -130,6 +131,9 @@ pub enum NicError {
         /// The operating system's error.
         kind: io::ErrorKind,
     },
+    /// There is no connection by TCP.
+    #[error(transparent)]
+    Dial(#[from] DialError),
     /// The wire failed for good.
     #[error("the wire failed: {kind}")]
     Wire {

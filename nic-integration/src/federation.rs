@@ -14,17 +14,17 @@ mod pipelines;
 mod seal;
 pub mod server;
 pub mod spool;
+mod target;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 pub use application::{RangesProgress, SumApplication};
-pub use client::{
-    FederationClient, PathConfig, UdpClient, UdpClientConfig, finish_from_spool, resolve,
-};
+pub use client::{FederationClient, SocketClient, SocketClientConfig, TRY_SPAN, finish_from_spool};
 pub use nodes::Allowed;
 pub use opener::{FederationOpener, OpenerEvent};
 pub use participation::{Participation, ParticipationPhase, RoundResult};
 pub use server::{FederationServer, Observation, Progress, ServerCommand, ServerConfig};
+pub use target::{PathConfig, ServerAddress, Target, Transport, Transports, resolve};
 
 use crate::{
     NicError,
@@ -153,14 +153,14 @@ pub enum Error {
     },
 }
 
-/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams of `datagram_bytes`, or of
-/// as many as its paths turn out to take.
+/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams up to
+/// `datagram_bytes`, as far as its paths turn out to take them.
 fn fresh_endpoint(identity: Identity, datagram_bytes: Option<usize>) -> Result<Config, Error> {
     let draw = u32::from_le_bytes(*random::bytes::<4>()?);
     // Zero means "unknown" on the wire; its chance moves to one.
     let incarnation = NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN);
     let config = Config::new(identity, incarnation, *random::bytes::<32>()?);
-    let sizes = datagram_bytes.map(|bytes| DatagramSizes::fixed(bytes as u32));
+    let sizes = datagram_bytes.map(|bytes| DatagramSizes::up_to(bytes as u32));
     // A system that fails later leaves what was drawn at the start.
     let entropy = || random::bytes().map_or([0; 32], |bytes| *bytes);
     Ok(Config { sizes: sizes.unwrap_or(config.sizes), entropy, ..config })

@@ -27,7 +27,8 @@
 //!
 //! # Non-goals
 //!
-//! No byte streams, no ordering, no connections. No secret key is ever held on the summing side.
+//! No byte streams, no ordering: a connection by TCP is one more path of datagrams. No secret key is ever held on the
+//! summing side.
 
 pub mod driver;
 mod error;

@@ -6,6 +6,7 @@
 
 pub mod accumulator;
 pub mod ack;
+mod bits;
 pub mod channel;
 pub mod datagram;
 pub mod endpoint;

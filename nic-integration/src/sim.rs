@@ -255,7 +255,7 @@ impl Network {
             return None;
         };
         let now = self.time_at(datagram.to);
-        let route = Route { via, addr: datagram.from };
+        let route = Route { via, ..Route::from(datagram.from) };
         let from = Origin { route, congested: datagram.congested };
         nodes[index].1.handle_datagram(now, from, &mut datagram.bytes);
         self.tally.delivered += 1;

@@ -2,7 +2,8 @@
 
 pub mod capture;
 mod faulty;
-pub(crate) mod udp;
+pub(crate) mod socket;
+pub mod tcp;
 mod waker;
 
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use crate::proto::{Origin, Route};
 
 pub use capture::{Captured, PcapFile};
 pub use faulty::Faulty;
-pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
+pub use socket::{SOCKET_BUFFER_BYTES, SocketWire};
 
 /// The most bytes of a [burst](Wire::send).
 pub const MAX_BURST_BYTES: usize = 65_000;

@@ -14,7 +14,7 @@ use std::{
 
 use ciphergram_he::{self as he, AnyKey, Destination, Member, threshold::OpenerKey};
 use ciphergram_nic::federation::{
-    self, Participation, PathConfig, RoundResult, UdpClient, UdpClientConfig,
+    self, Participation, PathConfig, RoundResult, ServerAddress, SocketClient, SocketClientConfig,
     nodes::{read_identity, read_node},
 };
 use pyo3::prelude::*;
@@ -27,7 +27,7 @@ use crate::{
     job::PyJob,
     keys::PyMember,
     opened,
-    server::{addresses, check_process, local_nodes, seconds},
+    server::{check_process, datagram_bytes, local_nodes, seconds, transports},
     sum::PySum,
 };
 
@@ -55,6 +55,10 @@ const LOOK: Duration = Duration::from_millis(20);
 ///     min_clients: The fewest contributors of a sum that is opened; None for the job's.
 ///     timeout: Seconds for which a server that does not answer is tried.
 ///     engine: "cpu", "gpu" or "auto".
+///     transport: "udp"; "tcp"; or "auto": UDP, and where nobody answers by it within seconds a connection by TCP.
+///     proxy: The HTTP proxy that connections by TCP go through, "http://[USER:PASSWORD@]HOST:PORT"; None for that of
+///         HTTPS_PROXY, but to hosts of NO_PROXY and of this machine.
+///     datagram: Bytes of the longest datagrams that a path is tried with; None for 8,900.
 ///
 /// Raises:
 ///     KeyKind: The key is public.
@@ -62,7 +66,7 @@ const LOOK: Duration = Duration::from_millis(20);
 ///     NoJob: The key has no job, and none is given.
 #[pyclass(frozen, name = "Client", module = "ciphergram")]
 pub(crate) struct PyClient {
-    config: UdpClientConfig,
+    config: SocketClientConfig,
     key: Holder,
     /// The opener that it is as well.
     opener: Option<OpenerKey>,
@@ -82,7 +86,7 @@ pub(crate) struct PyClient {
 }
 
 /// The end that talks to the server, while there is one; held for the whole of a round.
-type ClientEnd = Option<UdpClient>;
+type ClientEnd = Option<SocketClient>;
 
 /// A call that waits, until it is stopped or a signal comes.
 struct StoppableCall<'a> {
@@ -104,7 +108,8 @@ impl StoppableCall<'_> {
 impl PyClient {
     #[new]
     #[pyo3(signature = (server, key, *, number=None, identity=None, server_key=None, spool=None, job=None,
-                        min_clients=None, timeout=30.0, engine="cpu"))]
+                        min_clients=None, timeout=30.0, engine="cpu", transport="auto", proxy=None,
+                        datagram=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         server: &str,
@@ -117,8 +122,13 @@ impl PyClient {
         #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
         timeout: f64,
         engine: &str,
+        transport: &str,
+        proxy: Option<&str>,
+        #[pyo3(from_py_with = whole_or_none)] datagram: Option<usize>,
     ) -> Result<Self> {
-        let addresses = addresses(server)?;
+        let found = ServerAddress::find(server, transports(transport)?, proxy)
+            .map_err(|why| Error::parameter(format!("address {server:?}: {why}")))?;
+        let addresses = found.addresses();
         let (key, path) = client_key(key, number)?;
         let mut job = PyJob(key.job(job)?);
         let (number, opener) = match (&*key.key, &path) {
@@ -137,7 +147,7 @@ impl PyClient {
             job = job.requiring(least)?;
         }
         job.0.check_number(number)?;
-        let local = || local_nodes(path.as_deref(), &addresses, "identity= and server_key=");
+        let local = || local_nodes(path.as_deref(), addresses, "identity= and server_key=");
         let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
         let node = match server_key {
             Some(text) => match text.to_str().and_then(|text| text.parse().ok()) {
@@ -148,12 +158,13 @@ impl PyClient {
         };
         // A name that is none is refused now, not in a round.
         crate::engines::engine(engine)?;
-        let config = UdpClientConfig {
-            server: node,
+        let datagram_bytes = datagram.map(datagram_bytes).transpose()?;
+        let config = SocketClientConfig {
+            node,
             number,
             identity: read_identity(&identity)?,
-            addresses,
-            paths: PathConfig::default(),
+            server: found,
+            paths: PathConfig { datagram_bytes, ..PathConfig::default() },
             pipelines: 1,
         };
         Ok(Self {
@@ -267,7 +278,7 @@ impl PyClient {
         let call = self.call();
         py.detach(|| {
             let end = self.hold(&call)?.take();
-            Ok(end.map_or(Ok(()), UdpClient::leave)?)
+            Ok(end.map_or(Ok(()), SocketClient::leave)?)
         })
     }
 
@@ -281,7 +292,11 @@ impl PyClient {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Client {} of the server at {}>", self.number, self.config.addresses[0])
+        format!(
+            "<Client {} of the server at {}>",
+            self.number,
+            self.config.server.targets()[0].address
+        )
     }
 }
 
@@ -352,7 +367,7 @@ impl PyClient {
         };
         let result = py.detach(|| {
             let mut end = self.hold(call)?;
-            let client = end.get_or_insert_with(|| UdpClient::new(self.config.clone()));
+            let client = end.get_or_insert_with(|| SocketClient::new(self.config.clone()));
             Ok(client.contribute(participation, observe)?)
         });
         ends.map_or(result, Err)

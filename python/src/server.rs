@@ -17,12 +17,13 @@ use std::{
 use ciphergram_he::{self as he, private_ranges::RangesEvaluationKey};
 use ciphergram_nic::{
     federation::{
-        self, Observation, ServerCommand, ServerConfig,
+        self, Observation, ServerCommand, ServerConfig, Transports,
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
         resolve,
     },
+    proto::{datagram::MAX_DATAGRAM_BYTES, endpoint::MIN_DATAGRAM_BYTES},
     round::AggregatorEvent,
-    wire::UdpWire,
+    wire::SocketWire,
 };
 use pyo3::prelude::*;
 
@@ -60,6 +61,8 @@ const LOOK: Duration = Duration::from_millis(50);
 ///     engine: "cpu", "gpu" or "auto".
 ///     ranges_key: The key to find ranges with, if clients agree on them without showing theirs; None for the file
 ///         beside the key.
+///     transport: "udp"; "tcp", for connections alone; or "auto", for both at one port.
+///     datagram: Bytes of the longest datagrams that a path is tried with; None for 8,900.
 ///
 /// Raises:
 ///     KeyKind: The key is more than public.
@@ -148,7 +151,7 @@ impl PyServer {
     #[new]
     #[pyo3(signature = (key, *, listen="127.0.0.1:0", clients=None, min_clients=None, rounds=0, job=None, identity=None,
                         allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, by_chunk=false,
-                        engine="cpu", ranges_key=None))]
+                        engine="cpu", ranges_key=None, transport="auto", datagram=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -166,6 +169,8 @@ impl PyServer {
         by_chunk: bool,
         engine: &str,
         ranges_key: Option<&PyRangesKey>,
+        transport: &str,
+        #[pyo3(from_py_with = whole_or_none)] datagram: Option<usize>,
     ) -> Result<Self> {
         let (key, path) = public_key(key)?;
         let job = key.0.job(job)?;
@@ -196,11 +201,11 @@ impl PyServer {
             round_deadline: seconds("round_timeout", round_timeout)?,
             whole: !by_chunk,
             poll: false,
-            datagram_bytes: None,
+            datagram_bytes: datagram.map(datagram_bytes).transpose()?,
             ranges_key,
         };
         let server_key = config.identity.id().to_string();
-        let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;
+        let wires = transports(transport)?.bind(address, 1).map_err(federation::Error::from)?;
         let engine = crate::engines::engine(engine)?;
         let server = federation::FederationServer::new(
             wires,
@@ -273,7 +278,7 @@ impl PyServer {
 
 impl PyServer {
     fn start(
-        mut server: federation::FederationServer<UdpWire>,
+        mut server: federation::FederationServer<SocketWire>,
         server_key: String,
     ) -> Result<Self> {
         let address = server.local_addr()?.to_string();
@@ -363,6 +368,18 @@ pub(crate) fn local_nodes(
         );
         Error::Own("NodeKeyError", text)
     })
+}
+
+/// Reads the transports that are used.
+pub(crate) fn transports(text: &str) -> Result<Transports> {
+    text.parse().map_err(|why| Error::parameter(format!("transport={text:?}: {why}")))
+}
+
+/// Checks the bytes of the longest datagrams that a path is tried with.
+pub(crate) fn datagram_bytes(bytes: usize) -> Result<usize> {
+    let (least, most) = (MIN_DATAGRAM_BYTES as usize, MAX_DATAGRAM_BYTES);
+    let text = || format!("datagram={bytes}: datagrams have {least} to {most} bytes");
+    if (least..=most).contains(&bytes) { Ok(bytes) } else { Err(Error::parameter(text())) }
 }
 
 /// Returns a span of so many seconds.

@@ -334,6 +334,28 @@ def test_clients_with_keys_of_their_own_get_the_encrypted_sum(tmp_path: Path) ->
     check([cg.load_keys(folder).decrypt(sums[0])])
 
 
+def test_clients_choose_what_carries_their_datagrams(folder: Path) -> None:
+    means: list[cg.Opened] = []
+    with cg.Server(folder, clients=3, datagram=1372) as server, ThreadPoolExecutor(3) as pool:
+        choices: list[dict[str, Any]] = [{"transport": "tcp"}, {"datagram": 1232}, {}]
+
+        def mean(number: int) -> cg.Opened:
+            with cg.Client(server.address, folder, number=number, **choices[number]) as client:
+                return client.mean(tensors(number), weight=number + 1)
+
+        means = list(pool.map(mean, range(3)))
+    assert all(np.array_equal(mean["w"], means[0]["w"]) for mean in means)
+    with pytest.raises(cg.ParameterError, match="transport='quic': a transport is auto, udp or"):
+        cg.Client("127.0.0.1:9", folder, number=0, transport="quic")  # type: ignore[arg-type]
+    with pytest.raises(cg.ParameterError, match=r"datagram=700: datagrams have 768 to 65507"):
+        cg.Server(folder, datagram=700)
+    with pytest.raises(cg.ParameterError, match="a proxy is http://"):
+        cg.Client("127.0.0.1:9", folder, number=0, proxy="socks5://127.0.0.1")
+    unreached = cg.Client("127.0.0.1:9", folder, number=0, transport="tcp", timeout=0.1)
+    with pytest.raises(cg.Unreachable, match="no connection by TCP to 127.0.0.1:9: connection"):
+        unreached.mean(tensors(0))
+
+
 def test_what_cannot_be_is_one_error(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     cg.keygen(clients=3).save(other)

@@ -96,11 +96,10 @@ impl Round {
     }
 
     /// Everyone ends well, and has the exact mean of everyone's integers; then what became of the
-    /// datagrams is counted.
-    fn end(self, what: &str, mut server: Process, clients: Vec<Process>) {
-        for client in clients {
-            client.finish().done();
-        }
+    /// datagrams is counted. Returns what the clients said.
+    fn end(self, what: &str, mut server: Process, clients: Vec<Process>) -> Vec<String> {
+        let said: Vec<_> =
+            clients.into_iter().map(|client| client.finish().done().stdout).collect();
         let closed = server.event("closed");
         let all = |i: usize| json!({"client": i, "chunks": closed["chunks"]});
         assert_eq!(closed["contributed"], (0..CLIENTS).map(all).collect::<Value>(), "{closed}");
@@ -128,6 +127,7 @@ impl Round {
             self.net.check_direct();
             assert!(done["congested_datagrams"].as_u64().unwrap() > 0, "{done}");
         }
+        said
     }
 }
 
@@ -191,4 +191,15 @@ fn pipelines_survive_lossy_and_marking_namespaces() {
     clients[0] = round.join(0);
     assert_eq!(server.event("resumed")["client"], 0);
     round.end("paillier-2048, two pipelines, a client killed and started again", server, clients);
+}
+
+#[test]
+fn narrow_paths_and_firewalls_carry_a_round() {
+    let Some(round) = Round::new(LONGER, true) else { return };
+    round.net.obstruct();
+    let server = round.serve();
+    let clients = (0..CLIENTS).map(|i| round.join(i)).collect();
+    let said = round.end("paillier-2048, paths of 1,300 bytes and no UDP", server, clients);
+    let by_tcp: Vec<_> = said.iter().map(|text| text.contains(", by TCP")).collect();
+    assert_eq!(by_tcp, [false, true, false], "{said:?}");
 }

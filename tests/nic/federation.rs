@@ -26,13 +26,13 @@ use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::{FoundSpool, Spool, SpoolContent};
 use ciphergram_nic::federation::{
     Error, FederationClient, FederationServer, Observation, Participation, PathConfig, Progress,
-    RoundResult, ServerConfig, SumApplication, UdpClient, UdpClientConfig,
+    RoundResult, ServerConfig, SocketClient, SocketClientConfig, SumApplication,
 };
 use ciphergram_nic::proto::Config;
 use ciphergram_nic::round::{
     AggregatorEvent, Application, RoundClient, RoundClientConfig, RoundClientEvent, RoundSummary,
 };
-use ciphergram_nic::wire::UdpWire;
+use ciphergram_nic::wire::SocketWire;
 
 use crate::support::federation::*;
 
@@ -233,7 +233,7 @@ fn a_restarted_aggregator_sums_everything_anew() {
     let chunks = lattice().public().parameters().chunks(VALUES).count();
     assert!(first.events.iter().filter(settled).count() < chunks as usize, "it died in mid round");
 
-    let (key, wires) = (lattice().public(), UdpWire::bind_all(addr, 2, 1).unwrap());
+    let (key, wires) = (lattice().public(), SocketWire::bind_all(addr, 2, 1).unwrap());
     let second = serve_over(wires, key, job(key), config(3, 3), |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
@@ -262,7 +262,7 @@ fn sealed_contributions_bind_clients_that_return() {
     first.thread.join().unwrap();
     assert!(clients.pop().unwrap().join().unwrap().is_err(), "client 2 is dead");
     let again = ServerConfig { join_deadline: DEADLINE, ..config(3, 2) };
-    let (key, wires) = (lattice().public(), UdpWire::bind_all(addr, 2, 1).unwrap());
+    let (key, wires) = (lattice().public(), SocketWire::bind_all(addr, 2, 1).unwrap());
     let second = serve_over(wires, key, job(key), again, |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
@@ -325,7 +325,7 @@ fn misfits_are_refused_and_others_finish() {
 
     let good = update(2, 0, FEW);
     let reported = |number: u16, participation: &Participation<'_>| {
-        let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
+        let (wires, paths) = (SocketWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
             FederationClient::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
         client
@@ -517,16 +517,16 @@ fn a_silent_address_leaves_the_next_one() {
     let serving = serve(lattice().public(), ServerConfig { rounds: 2, ..config(2, 2) }, |_| false);
     let addresses = vec![nobody.local_addr().unwrap(), serving.addr];
     let clients = [0, 1].map(|number| {
-        let config = UdpClientConfig {
-            addresses: addresses.clone(),
-            server: server().id(),
+        let config = SocketClientConfig {
+            server: addresses.clone().into(),
+            node: server().id(),
             number,
             identity: node(number),
             paths: PathConfig::default(),
             pipelines: 1,
         };
         thread::spawn(move || {
-            let mut client = UdpClient::new(config);
+            let mut client = SocketClient::new(config);
             let results = [0, 1].map(|round| {
                 let update = update(number, round, FEW);
                 let mut participation = participation(lattice(), &update, number);
@@ -566,7 +566,7 @@ fn by_hand<T>(
         contributor: number,
         seed: [1; 32],
     };
-    let mut driver = Driver::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+    let mut driver = Driver::new(SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let mut node = RoundClient::new(config).unwrap();
     let hello = announcement.to_bytes(lattice().public());
     node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();

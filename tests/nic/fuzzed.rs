@@ -2,6 +2,8 @@
 //! run that is short and always the same. `CIPHERGRAM_SEED=17` replays one script,
 //! `CIPHERGRAM_CASES=50` runs fifty times as many.
 
+#[path = "../../fuzz/bodies/framing.rs"]
+mod framing;
 #[path = "../../fuzz/bodies/handshake.rs"]
 mod handshake;
 #[path = "../../fuzz/bodies/operations.rs"]
@@ -31,6 +33,11 @@ fn scripts(count: u32, longest: u64, run: fn(&[u8])) {
         rng.fill_bytes(&mut bytes);
         run(&bytes);
     }
+}
+
+#[test]
+fn streams_are_the_same_however_they_are_cut() {
+    scripts(2000, 3000, framing::run);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod support {
 }
 mod toy_wire;
 mod wire {
-    mod udp;
+    mod socket;
+    mod tcp;
 }
 mod worlds;

@@ -25,6 +25,7 @@ use ciphergram_nic::round::JOIN_INBOX;
 use ciphergram_nic::round::aggregator::SPARE_SPAN;
 use ciphergram_nic::round::client::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
+use ciphergram_nic::wire::tcp::{MAX_CONNECTIONS, QUEUE_BYTES, REDIAL_SPAN};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../nic-integration")
@@ -100,6 +101,9 @@ fn the_constants_are_those_of_the_code() {
         FAREWELL,
         JOIN_INBOX,
         MAX_ROUND_MESSAGE_BYTES,
+        QUEUE_BYTES,
+        MAX_CONNECTIONS,
+        REDIAL_SPAN,
     ]
     .map(|(name, value)| format!("| `{name}` | {value} |"));
     let text = specification();

@@ -9,7 +9,7 @@ use ciphergram_nic::{
     Driver, PipelineThreads,
     faults::Faults,
     proto::{Config, DatagramSizes, Endpoint, Identity, NodeId, Peer, Suite},
-    wire::{Faulty, UdpWire, Wire as _},
+    wire::{Faulty, SocketWire, Wire as _},
 };
 
 use super::Failure;
@@ -46,7 +46,7 @@ impl Setting {
 /// One end, and what drives it.
 pub(super) struct End {
     pub(super) endpoint: Endpoint,
-    pub(super) driver: Driver<Faulty<UdpWire>>,
+    pub(super) driver: Driver<Faulty<SocketWire>>,
     /// The pipelines from the second on.
     _threads: PipelineThreads,
 }
@@ -75,7 +75,7 @@ impl Pair {
     pub(super) fn new(setting: Setting) -> Result<Self, Failure> {
         let end = |number: u8, pipelines: u16| -> Result<(End, SocketAddr), Failure> {
             let wire = || -> Result<_, Failure> {
-                let wire = UdpWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
+                let wire = SocketWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
                 Ok(Faulty::new(wire, setting.faults, u64::from(number)))
             };
             let mut driver = Driver::new(wire()?);

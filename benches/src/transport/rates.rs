@@ -13,7 +13,7 @@ use ciphergram_nic::{
     Bytes,
     driver::MAX_SLEEP,
     proto::{Endpoint, EndpointEvent, MessageId, Peer, Time},
-    wire::{MAX_BURST_BYTES, UdpWire, Wire as _},
+    wire::{MAX_BURST_BYTES, SocketWire, Wire as _},
 };
 
 use super::{
@@ -146,8 +146,8 @@ pub fn writes(setting: Setting, message_bytes: usize, span: Duration) -> Result<
 /// # Errors
 /// The sockets'.
 pub fn ceiling(datagram_bytes: usize, ahead: u64, span: Duration) -> Result<Flow, Failure> {
-    let mut takes = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into())?;
-    let mut gives = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    let mut takes = SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    let mut gives = SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into())?;
     let to = takes.local_addr()?;
     let (stop, came) = (AtomicBool::new(false), AtomicU64::new(0));
     let count = (MAX_BURST_BYTES / datagram_bytes).min(gives.burst_limit());

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use ciphergram_nic::proto::NodeId;
+use ciphergram_nic::{federation::Transports, proto::NodeId};
 use clap::Args;
 
 use super::{
@@ -136,6 +136,10 @@ pub(crate) struct ServerKeyArg {
     /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
     #[arg(long = "server-key", value_name = "KEY", value_parser = node)]
     pub(crate) node: Option<NodeId>,
+    /// HTTP proxy that connections by TCP go through, http://[USER:PASSWORD@]HOST:PORT [default: that of HTTPS_PROXY, but
+    /// to hosts of NO_PROXY and this machine]
+    #[arg(long, value_name = "URL")]
+    pub(crate) proxy: Option<String>,
 }
 
 /// A node's key and its datagrams.
@@ -144,7 +148,7 @@ pub(crate) struct LinkArgs {
     /// This node's key [default of a bundle, and on loopback: server.identity or client.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Datagrams of this size, in bytes of UDP payload, whatever the path takes [default: found out, from 1200 to 8900]
+    /// The longest datagrams that a path is tried with, in bytes of UDP payload [default: 8900]
     #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
     pub(crate) datagram: Option<usize>,
     /// pipelines=N with sockets and a thread each, for cores to spare: serve listens at its port and the ones after
@@ -153,6 +157,9 @@ pub(crate) struct LinkArgs {
     /// split: at most 16)
     #[arg(long, value_name = "LIST", default_value = "pipelines=1")]
     pub(crate) tune: Tune,
+    /// udp, tcp, or auto: UDP, and where nobody answers by it a connection by TCP to the same port
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) transport: Transports,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,

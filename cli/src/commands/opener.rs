@@ -6,7 +6,8 @@ use std::{
     ops::ControlFlow,
     path::Path,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    thread,
+    time::Instant,
 };
 
 use ciphergram_he::{
@@ -14,8 +15,9 @@ use ciphergram_he::{
     threshold::{OpenRequest, OpenerKey},
 };
 use ciphergram_nic::{
-    federation::{FederationOpener, OpenerEvent, PathConfig, resolve},
-    wire::{PcapFile, UdpWire},
+    NicError,
+    federation::{FederationOpener, OpenerEvent, PathConfig, TRY_SPAN},
+    wire::PcapFile,
 };
 use serde_json::json;
 
@@ -28,9 +30,6 @@ use crate::{
     report::{counted, report, say, shown},
     signals,
 };
-
-/// The time for which one of several addresses is tried before the next one is.
-const TRY_SPAN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &OpenerArgs) -> Result<(), Failure> {
     let path = &args.agreed.key.path;
@@ -77,10 +76,9 @@ fn serve(
     opener: &OpenerKey,
     server: &ServerName,
 ) -> Result<(), Failure> {
-    let addresses = resolve(server.as_str())
-        .map_err(|why| Failure::Work(format!("--server {server}: {why}")))?;
     let nodes = (&*args.agreed.key.path, &args.link, &args.server_key);
-    let keys = nodes::client(nodes, &addresses)?;
+    let (found, keys) = nodes::client(nodes, server)?;
+    let targets = found.targets();
     let Tune { paths, split: flows, poll, pipelines } = args.link.tune;
     let paths = PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
     let pages = args.metrics.map(Pages::start).transpose()?;
@@ -102,10 +100,18 @@ fn serve(
         say(args.report.json, &value, || line);
     };
     // Until it is stopped, where the server answers.
-    for address in addresses.iter().cycle() {
-        let wires = UdpWire::bind_towards(*address, pipelines, paths.sockets())?;
+    for target in targets.iter().cycle() {
+        let (wires, paths) = match target.open(pipelines, paths) {
+            Err(NicError::Dial(why)) if stopped_by.get().is_none() => {
+                tell("unreachable", format!("no answer from {server}: {why}"), json!({}));
+                thread::sleep(TRY_SPAN);
+                continue;
+            }
+            opened => opened?,
+        };
         let identity = keys.identity.clone();
-        let mut service = FederationOpener::new(wires, *address, keys.server, identity, paths)?;
+        let mut service =
+            FederationOpener::new(wires, target.address, keys.server, identity, paths)?;
         if let Some(path) = &args.link.capture {
             service.capture(&PcapFile::new(files::create(path, FileKind::Capture)?)?)?;
         }
@@ -117,7 +123,9 @@ fn serve(
             }
             match event {
                 Some(OpenerEvent::Attending) => {
-                    tell("attending", format!("opener {place} attends {server}"), json!({}));
+                    let transport = target.transport().to_string();
+                    let line = format!("opener {place} attends {server} by {transport}");
+                    tell("attending", line, json!({"transport": transport}));
                 }
                 Some(OpenerEvent::Answered { round, contributors }) => {
                     let clients: Vec<_> = contributors.iter().map(|c| c.number).collect();
@@ -132,7 +140,7 @@ fn serve(
                 }
                 None => {}
             }
-            let goes_on = is_there || addresses.len() == 1 || began.elapsed() < TRY_SPAN;
+            let goes_on = is_there || targets.len() == 1 || began.elapsed() < TRY_SPAN;
             match stopped_by.get() {
                 None if goes_on => ControlFlow::Continue(()),
                 _ => ControlFlow::Break(()),

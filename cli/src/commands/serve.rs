@@ -14,7 +14,6 @@ use ciphergram_nic::{
     federation::{FEW, FederationServer, Observation, ServerConfig},
     proto::{NodeId, Stats, Stranger},
     round::{AggregatorEvent, RoundSummary},
-    wire::UdpWire,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let scheme = key.parameters().scheme().name();
     let ServerConfig { clients, min_clients, rounds, .. } = config;
     let terms = Terms { scheme, clients, min_clients, rounds };
-    let wires = UdpWire::bind_all(args.listen, tune.pipelines, 1)?;
+    let wires = args.link.transport.bind(args.listen, tune.pipelines)?;
     let mut server = FederationServer::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.link.capture {
         server.capture(files::create(path, FileKind::Capture)?)?;

@@ -17,7 +17,7 @@ use ciphergram_nic::{
         nodes::{LocalNodes, read_identity, read_node},
         spool::Spool,
     },
-    wire::UdpWire,
+    wire::SocketWire,
 };
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &DemoClientArgs) -> Result<(), Failure> {
     let LocalNodes { server_node: server, client: identity, .. } =
         LocalNodes::of_folder(&args.folder);
     let (identity, node) = (read_identity(&identity)?, read_node(&server)?);
-    let wires = UdpWire::bind_towards(args.server, 1, 1)?;
+    let wires = SocketWire::bind_towards(args.server, 1, 1)?;
     let paths = PathConfig::default();
     let mut client = FederationClient::new(wires, args.server, node, args.client, identity, paths)?;
     let spool = args.folder.join(format!("client-{number}.spool"));

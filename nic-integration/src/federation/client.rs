@@ -7,8 +7,8 @@ mod open_round;
 mod run;
 mod saved;
 mod sealing;
+mod socket;
 mod stream;
-mod udp;
 
 use std::{mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
 
@@ -21,48 +21,19 @@ use self::{
 };
 pub use self::{
     saved::finish_from_spool,
-    udp::{UdpClient, UdpClientConfig, resolve},
+    socket::{SocketClient, SocketClientConfig, TRY_SPAN},
 };
 use super::{
     Error, FAREWELL, PROGRESS_SPAN, fresh_endpoint,
     participation::{Participation, ParticipationPhase, RoundResult},
     pipelines::PipelineSet,
+    target::PathConfig,
 };
 use crate::{
     proto::{Config, Identity, NodeId, Time},
     round::{RoundClient, RoundClientConfig},
     wire::{PcapFile, Wire},
 };
-
-/// The paths of a client's datagrams to its aggregator.
-#[derive(Clone, Copy, Debug)]
-pub struct PathConfig {
-    /// Sockets of a pipeline that each flow's datagrams are sprayed over.
-    pub paths: u16,
-    /// Flows that messages are dealt to; paths × flows is at most
-    /// [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
-    pub flows: u16,
-    /// Polls the sockets instead of sleeping.
-    pub poll: bool,
-    /// Bytes of the largest datagram sent, headers and tags of the protocol included, whatever the path takes. By
-    /// default that is found out, from [`DEFAULT_SIZES`](crate::proto::endpoint::DEFAULT_SIZES).
-    pub datagram_bytes: Option<usize>,
-}
-
-impl PathConfig {
-    /// Returns the number of sockets that each pipeline's wire needs.
-    #[must_use]
-    pub fn sockets(&self) -> u16 {
-        self.paths.saturating_mul(self.flows)
-    }
-}
-
-impl Default for PathConfig {
-    /// Returns one path and one flow, sleeping between datagrams.
-    fn default() -> Self {
-        Self { paths: 1, flows: 1, poll: false, datagram_bytes: None }
-    }
-}
 
 /// A client of one aggregator, for any number of rounds.
 pub struct FederationClient<W> {
@@ -89,11 +60,6 @@ impl<W: Wire> FederationClient<W> {
     ) -> Result<Self, Error> {
         let (pipelines, node) = connect(wires, (server, node), number, identity, config)?;
         Ok(Self { server, number, pipelines, node })
-    }
-
-    /// Returns the aggregator's address.
-    fn server(&self) -> SocketAddr {
-        self.server
     }
 
     /// Also writes every datagram, sent and received, to `file`: see

@@ -125,7 +125,7 @@ impl Channel {
             self.sender.paths.resume_all();
         }
         if self.window.is_newest(packet) {
-            self.sender.paths.on_received(now, from);
+            self.sender.on_received(now, from);
         }
     }
 

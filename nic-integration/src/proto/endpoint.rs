@@ -19,9 +19,8 @@ use rand_core::SeedableRng;
 use crate::NicError;
 
 pub use config::{
-    Config, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SIZES, DEFAULT_SPRAY, IDLE_SPAN,
-    MAX_HANDSHAKE_DATAGRAMS, MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, MIN_DATAGRAM_BYTES,
-    UNCONFIRMED_SPAN,
+    Config, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SPRAY, IDLE_SPAN, MAX_HANDSHAKE_DATAGRAMS,
+    MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, MIN_DATAGRAM_BYTES, UNCONFIRMED_SPAN,
 };
 pub use usage::Usage;
 
@@ -363,7 +362,7 @@ impl Endpoint {
             (Ok((DatagramKind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
             (Ok((DatagramKind::Decline, index)), _) if at == 0 => self.on_decline(index, bytes),
             (prefix, Some(pipeline)) => {
-                let route = Route { via, addr: from.addr };
+                let route = Route { via, ..from };
                 pipeline.on_datagram(now, Origin { route, congested }, prefix, bytes);
                 self.drain_confirmed();
             }
@@ -456,8 +455,8 @@ impl Endpoint {
         for _ in 0..self.pipelines.len() {
             self.polled = (self.polled + 1) % self.pipelines.len();
             let pipeline = &mut self.pipelines[self.polled];
-            if let Some(Route { via, addr }) = pipeline.poll_transmit(now, bytes) {
-                return Some(Route { via: pipeline.number() * sockets + via, addr });
+            if let Some(route) = pipeline.poll_transmit(now, bytes) {
+                return Some(Route { via: pipeline.number() * sockets + route.via, ..route });
             }
         }
         None

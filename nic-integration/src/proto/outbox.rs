@@ -280,11 +280,12 @@ impl Outbox {
         self.flow(slot.0).resend.push_front(((slot.0, place), Reason::Again));
     }
 
-    /// Returns the bytes of payload that a flow's next datagram could have, if it was never sent.
-    pub(super) fn unsent_bytes(&self, flow: usize) -> Option<u32> {
+    /// Returns how many bytes a limit leaves to a flow's next datagram, if that was never sent.
+    pub(super) fn next_cut(&self, flow: usize) -> Option<impl Fn(u32) -> u32> {
         let flow = self.flows.get(flow).filter(|flow| flow.resend.is_empty())?;
         let outgoing = self.outgoing.get(*flow.unsent.front()?)?;
-        Some(outgoing.message.data.len() as u32 - outgoing.taken)
+        let rest = outgoing.message.data.len() as u32 - outgoing.taken;
+        Some(move |limit| outgoing.fitting(limit, rest))
     }
 
     /// Notes the carrier of a datagram.

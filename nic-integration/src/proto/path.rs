@@ -35,12 +35,14 @@ pub struct Route {
     pub via: u16,
     /// The other end.
     pub addr: SocketAddr,
+    /// By the connection that the other end made by TCP, not by UDP.
+    pub is_accepted: bool,
 }
 
 impl From<SocketAddr> for Route {
     /// Makes a route by the first socket.
     fn from(addr: SocketAddr) -> Self {
-        Self { via: 0, addr }
+        Self { via: 0, addr, is_accepted: false }
     }
 }
 
@@ -311,9 +313,9 @@ impl Paths {
     }
 
     /// Notes that a new packet came by `route`. If there are more than the most, the learned path
-    /// that was silent for longest is replaced, and its state with it.
-    pub(super) fn on_received(&mut self, now: Time, route: Route) {
-        let fixed = self.fixed;
+    /// that was silent for longest is replaced, and its state with it: its number is returned.
+    pub(super) fn on_received(&mut self, now: Time, route: Route) -> Option<usize> {
+        let (fixed, mut replaced) = (self.fixed, None);
         let is = |path: &NetworkPath| {
             if fixed { path.route.via == route.via } else { path.route == route }
         };
@@ -322,7 +324,7 @@ impl Paths {
             let known = self.all.iter().position(is);
             let last = match known {
                 Some(path) => path,
-                None if fixed => return,
+                None if fixed => return None,
                 None if self.all.len() < usize::from(self.most) => {
                     self.all.push(NetworkPath::new(route, self.sizes));
                     self.all.len() - 1
@@ -334,6 +336,7 @@ impl Paths {
                     let own = &mut self.all[path];
                     own.size = PathSize::new(self.sizes);
                     (own.recovery, own.rest) = (Recovery::new(own.size.current()), None);
+                    replaced = Some(path);
                     path
                 }
             };
@@ -341,6 +344,7 @@ impl Paths {
         }
         let path = &mut self.all[usize::from(self.last)];
         (path.route, path.last_received) = (route, now);
+        replaced
     }
 
     fn of_flow(&self, flow: usize) -> impl Iterator<Item = usize> + Clone + '_ {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::datagram::OVERHEAD_BYTES;
 use super::time::Time;
 
 /// The sizes that are tried: of IPv6's smallest link, of tunnels, of Ethernet under IPv6, of jumbo frames.
@@ -28,6 +27,16 @@ pub struct DatagramSizes {
 }
 
 impl DatagramSizes {
+    /// In bytes of UDP payload: what every path carries, tunnels and IPv6 included, up to the longest of jumbo frames,
+    /// beyond which nothing is gained.
+    pub const DEFAULT: Self = Self { least: 1200, most: 8900 };
+
+    /// Returns those up to a longest one.
+    #[must_use]
+    pub fn up_to(most: u32) -> Self {
+        Self { least: Self::DEFAULT.least.min(most), most }
+    }
+
     /// Returns one size, whatever a path takes.
     #[must_use]
     pub const fn fixed(bytes: u32) -> Self {
@@ -35,19 +44,37 @@ impl DatagramSizes {
     }
 }
 
+/// Cuts a message so that its next datagram has at most so many bytes; returns how many it then has.
+pub(super) type CutTo<'a> = &'a dyn Fn(u32) -> u32;
+
 /// The size of a path's datagrams, in bytes of UDP payload.
 #[derive(Debug)]
 pub(super) struct PathSize {
     sizes: DatagramSizes,
     /// The longest that was answered.
     current: u32,
-    /// For each of the longer sizes: whether a datagram that tries it is in flight, and how many were lost.
-    trying: [bool; DATAGRAM_SIZES.len()],
-    lost: [u8; DATAGRAM_SIZES.len()],
-    /// Longer datagrams than the least that were lost since one was answered.
+    /// The tries of each of the longer sizes.
+    tries: [Tries; DATAGRAM_SIZES.len()],
+    /// Datagrams longer than the least that were lost since one as long was answered, and the bytes of the last.
     long_lost: u8,
+    lost_bytes: u16,
     /// When given up sizes are tried again.
     raise: Time,
+}
+
+/// What became of the datagrams that tried a size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tries {
+    /// One is in flight.
+    is_open: bool,
+    lost: u8,
+}
+
+impl Tries {
+    /// Returns whether another one may be sent.
+    fn may_go_on(self) -> bool {
+        !self.is_open && self.lost < SIZE_TRIES
+    }
 }
 
 impl PathSize {
@@ -55,9 +82,9 @@ impl PathSize {
         Self {
             sizes,
             current: sizes.least,
-            trying: [false; DATAGRAM_SIZES.len()],
-            lost: [0; DATAGRAM_SIZES.len()],
+            tries: Default::default(),
             long_lost: 0,
+            lost_bytes: 0,
             raise: Time::ZERO,
         }
     }
@@ -76,36 +103,35 @@ impl PathSize {
         sizes.into_iter().enumerate().filter(move |(at, size)| *size > current && fits(*at))
     }
 
-    /// Returns a longer size to try now, if there is something that fills more than the present one.
-    pub(super) fn next_try(&mut self, now: Time, payload_bytes: u32) -> Option<u32> {
-        let bytes = payload_bytes.saturating_add(OVERHEAD_BYTES as u32);
-        let is_left = |(at, _): &(usize, u32)| self.lost[*at] < SIZE_TRIES && !self.trying[*at];
-        let Some((at, size)) = self.longer().find(|size| is_left(size) && size.1 <= bytes) else {
-            self.try_again_later(now);
-            return None;
-        };
-        self.trying[at] = true;
-        Some(size)
+    /// Returns the limit of the next datagram's bytes. It is longer than the [current](Self::current) one if that makes
+    /// the datagram longer, and its size may be tried.
+    pub(super) fn limit(&mut self, now: Time, cut_to: CutTo<'_>) -> u32 {
+        self.try_again_later(now);
+        let found = self.longer().find(|(_, size)| {
+            let bytes = cut_to(*size);
+            self.tried(bytes).is_some_and(|at| self.tries[at].may_go_on())
+        });
+        found.map_or(self.current, |(_, size)| size)
     }
 
-    /// Waits until sizes that were given up are tried again.
+    /// Once sizes were given up, waits until they are tried again.
     fn try_again_later(&mut self, now: Time) {
-        if self.longer().all(|(at, _)| self.lost[at] < SIZE_TRIES) {
+        if self.longer().all(|(at, _)| self.tries[at].lost < SIZE_TRIES) {
             return;
         }
         match self.raise {
             Time::ZERO => self.raise = now + RAISE_SPAN,
             raise if raise <= now => {
-                (self.lost, self.trying) = (Default::default(), Default::default());
-                self.raise = Time::ZERO;
+                (self.tries, self.raise) = (Default::default(), Time::ZERO);
             }
             _ => {}
         }
     }
 
-    /// Returns the size that a datagram of so many bytes tried, if it is longer than those sent without trying.
+    /// Returns the size that a datagram of so many bytes tries, if it is longer than those sent without trying.
     fn tried(&self, bytes: u32) -> Option<usize> {
-        self.longer().find(|(_, size)| bytes <= *size).map(|(at, _)| at)
+        let size = self.longer().find(|(_, size)| bytes <= *size);
+        size.filter(|_| bytes > self.current).map(|(at, _)| at)
     }
 
     /// Returns the bytes of a datagram that asks for an answer after so many timeouts in a row.
@@ -113,36 +139,42 @@ impl PathSize {
         if timeouts >= BLACK_HOLE_TIMEOUTS { self.sizes.least } else { self.current }
     }
 
+    /// Notes that a datagram of so many bytes is sent.
+    pub(super) fn on_sent(&mut self, bytes: u32) {
+        if let Some(at) = self.tried(bytes) {
+            self.tries[at].is_open = true;
+        }
+    }
+
     /// Notes that datagrams were answered after so many timeouts in a row, of which the longest has so many bytes;
     /// `true` if longer ones are sent from now on.
     pub(super) fn on_answered(&mut self, bytes: u32, timeouts: u32) -> bool {
-        if bytes > self.sizes.least {
-            self.long_lost = 0;
-        } else if timeouts >= BLACK_HOLE_TIMEOUTS {
+        if bytes > self.sizes.least && bytes >= self.lost_bytes.into() {
+            (self.long_lost, self.lost_bytes) = (0, 0);
+        } else if bytes <= self.sizes.least && timeouts >= BLACK_HOLE_TIMEOUTS {
             self.long_lost = BLACK_HOLE_LOSSES;
         }
-        if bytes <= self.current {
-            return false;
+        let is_longer = bytes > self.current;
+        if is_longer {
+            if let Some(at) = self.tried(bytes) {
+                self.tries[at] = Tries::default();
+            }
+            self.current = bytes;
         }
-        if let Some(at) = self.tried(bytes) {
-            (self.trying[at], self.lost[at]) = (false, 0);
-        }
-        self.current = bytes;
-        true
+        is_longer
     }
 
     /// Notes that a datagram was lost, or, unless that is `proven`, only given up; `true` if that may be a sign of
     /// congestion, and not of its length.
     pub(super) fn on_lost(&mut self, bytes: u32, proven: bool) -> bool {
-        if bytes > self.current {
-            if let Some(at) = self.tried(bytes) {
-                self.trying[at] = false;
-                self.lost[at] = self.lost[at].saturating_add(1);
-            }
+        if let Some(at) = self.tried(bytes) {
+            let lost = self.tries[at].lost.saturating_add(1);
+            self.tries[at] = Tries { is_open: false, lost };
             return false;
         }
         if proven && bytes > self.sizes.least {
             self.long_lost = self.long_lost.saturating_add(1);
+            self.lost_bytes = bytes as u16;
         }
         true
     }
@@ -162,18 +194,27 @@ impl PathSize {
 mod tests {
     use super::*;
 
-    const SIZES: DatagramSizes = DatagramSizes { least: 1200, most: 8900 };
+    const SIZES: DatagramSizes = DatagramSizes::DEFAULT;
 
-    /// Tries what is to be tried until the path's size is found, of a path that takes so many bytes.
-    fn found(size: &mut PathSize, takes: u32) -> u32 {
-        while let Some(tried) = size.next_try(Time::ZERO, 60_000) {
-            if tried <= takes {
-                size.on_answered(tried, 0);
+    /// Sends datagrams cut by `cut_to` until none tries a longer size, over a path that takes so many bytes.
+    fn found_of(size: &mut PathSize, takes: u32, cut_to: CutTo<'_>) -> u32 {
+        for _ in 0..100 {
+            let bytes = cut_to(size.limit(Time::ZERO, cut_to));
+            size.on_sent(bytes);
+            if bytes <= size.current() {
+                return size.current();
+            }
+            if bytes <= takes {
+                size.on_answered(bytes, 0);
             } else {
-                assert!(!size.on_lost(tried, true), "no congestion");
+                assert!(!size.on_lost(bytes, true), "no congestion");
             }
         }
-        size.current()
+        panic!("it tries for ever");
+    }
+
+    fn found(size: &mut PathSize, takes: u32) -> u32 {
+        found_of(size, takes, &|bytes| bytes)
     }
 
     #[test]
@@ -196,20 +237,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_at_a_grain_finds_its_size() {
+        for (takes, grain, size) in [
+            (1500, 600, 1249),
+            (1500, 400, 1249),
+            (1240, 400, 1200),
+            (9000, 512, 8753),
+            (9000, 5000, 5049),
+        ] {
+            let cut_to = |bytes: u32| 49 + (bytes - 49) / grain * grain;
+            assert_eq!(
+                found_of(&mut PathSize::new(SIZES), takes, &cut_to),
+                size,
+                "{takes} {grain}"
+            );
+        }
+    }
+
+    #[test]
     fn sizes_are_tried_with_what_fills_them_one_datagram_each() {
         let mut size = PathSize::new(SIZES);
-        assert_eq!(size.next_try(Time::ZERO, 1151), None);
-        let tried: Vec<_> = (0..5).map(|_| size.next_try(Time::ZERO, 1400)).collect();
-        assert_eq!(tried, [Some(1232), Some(1372), Some(1452), None, None]);
+        assert_eq!(size.limit(Time::ZERO, &|bytes| bytes.min(1200)), 1200);
+        let tries = (0..5).map(|_| {
+            let tried = size.limit(Time::ZERO, &|bytes| bytes.min(1452));
+            size.on_sent(tried);
+            tried
+        });
+        assert_eq!(tries.collect::<Vec<_>>(), [1232, 1372, 1452, 1200, 1200]);
     }
 
     #[test]
     fn given_up_sizes_are_tried_again_later() {
         let mut size = PathSize::new(SIZES);
         assert_eq!(found(&mut size, 1500), 1452);
-        let later = Time::ZERO + RAISE_SPAN;
-        assert_eq!(size.next_try(later, 60_000), None, "it ends to wait");
-        assert_eq!(size.next_try(later, 60_000), Some(8900));
+        let before = Time::ZERO + (RAISE_SPAN - Duration::from_nanos(1));
+        assert_eq!(size.limit(before, &|bytes| bytes), 1452);
+        assert_eq!(size.limit(Time::ZERO + RAISE_SPAN, &|bytes| bytes), 8900);
     }
 
     #[test]
@@ -229,6 +292,11 @@ mod tests {
         found(&mut size, 8900);
         assert!((0..15).all(|_| size.on_lost(8900, true)) && !size.on_answered(8900, 2));
         assert!((0..15).all(|_| size.on_lost(8900, true)) && !size.is_black_hole(), "others pass");
+        assert!(
+            !size.on_answered(1300, 0) && size.on_lost(8900, true) && size.is_black_hole(),
+            "shorter ones pass"
+        );
+        assert!(!size.on_answered(8900, 0) && !size.is_black_hole());
         assert!((0..99).all(|_| size.on_lost(8900, false)) && !size.is_black_hole(), "no proof");
     }
 }

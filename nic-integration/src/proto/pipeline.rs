@@ -118,7 +118,8 @@ impl Pipeline {
         let Settings { sizes, sockets, spray } = self.settings;
         self.channels.entry(part.id).or_insert_with(|| {
             let flows = lock(&part.messages.outbox).flow_count();
-            let ways = (0..sockets).filter_map(|via| Some(Route { via, addr: part.addr? }));
+            let ways =
+                (0..sockets).filter_map(|via| Some(Route { via, ..Route::from(part.addr?) }));
             let ways: Vec<Route> = ways.collect();
             let paths = Paths::new(&ways, part.addr.is_some(), flows, spray, sizes);
             let sender = Sender::new(part.id.channel, paths);
@@ -155,7 +156,7 @@ impl Pipeline {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         // The answer came to the first channel.
         if id.channel == 0 {
-            channel.sender.paths.on_received(now, from);
+            channel.sender.on_received(now, from);
             channel.sender.paths.resume_last();
         }
         let anew = channel.session.is_none() || !Arc::ptr_eq(&channel.messages, &part.messages);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ack::Refusal;
+use super::bits;
 use super::datagram::{BLOCK_BYTES, DatagramHeader};
 use super::outbox::MESSAGE_WINDOW;
 
@@ -59,12 +60,9 @@ impl Partial {
 
     /// Returns whether all of a payload came before; that of an empty message is always new.
     pub(super) fn has(&self, header: &DatagramHeader, payload_bytes: usize) -> bool {
-        payload_bytes > 0 && Self::blocks(header, payload_bytes).all(|block| self.has_block(block))
-    }
-
-    fn has_block(&self, block: u32) -> bool {
-        let word = self.seen.get(block as usize / 64).copied().unwrap_or(0);
-        word >> (block % 64) & 1 == 1
+        payload_bytes > 0
+            && Self::blocks(header, payload_bytes)
+                .all(|block| bits::has(&self.seen, block as usize))
     }
 
     /// Counts the bytes of a datagram that are new; `true` if the message is now whole.
@@ -75,8 +73,8 @@ impl Partial {
             self.seen.resize(words, 0);
         }
         for block in blocks {
-            if !self.has_block(block) {
-                self.seen[block as usize / 64] |= 1 << (block % 64);
+            if !bits::has(&self.seen, block as usize) {
+                bits::set(&mut self.seen, block as usize);
                 self.committed += BLOCK_BYTES.min(self.message_bytes - block * BLOCK_BYTES);
             }
         }
@@ -136,9 +134,8 @@ impl Receiver {
 
     /// Returns whether a message that was admitted is done.
     pub(super) fn is_done(&self, message: u64) -> bool {
-        let at = message.checked_sub(self.done_from);
-        let word = at.and_then(|at| self.done.get(usize::try_from(at / 64).ok()?));
-        word.is_some_and(|word| word >> (message % 64) & 1 == 1)
+        let at = message.checked_sub(self.done_from).and_then(|at| usize::try_from(at).ok());
+        at.is_some_and(|at| bits::has(&self.done, at))
     }
 
     /// Records that a message is done; returns the assembly bytes that this frees.
@@ -151,11 +148,11 @@ impl Receiver {
             self.done.insert(0, 0);
             self.done_from -= 64;
         }
-        let word = ((message - self.done_from) / 64) as usize;
-        if self.done.len() <= word {
-            self.done.resize(word + 1, 0);
+        let at = (message - self.done_from) as usize;
+        if self.done.len() <= at / 64 {
+            self.done.resize(at / 64 + 1, 0);
         }
-        self.done[word] |= 1 << (message % 64);
+        bits::set(&mut self.done, at);
         self.messages.remove(&message).map_or(0, |old| self.held.give_up(&old))
     }
 

@@ -75,6 +75,18 @@ impl Sender {
         Carrier::new(self.channel, packet)
     }
 
+    /// Notes that a new packet came by `route`.
+    pub(super) fn on_received(&mut self, now: Time, route: Route) {
+        let Some(replaced) = self.paths.on_received(now, route) else { return };
+        // The lengths of those in flight say nothing of the path that is there now.
+        for packet in &self.paths.all()[replaced].sent {
+            let flight = self.flights.get_mut((packet - self.first_flight) as usize);
+            if let Some(Some(flight)) = flight {
+                flight.bytes = 0;
+            }
+        }
+    }
+
     /// Chooses the next datagram to send, as `packet`, if a window has space for one;
     /// retransmissions come first.
     pub(super) fn next(&mut self, now: Time, packet: u64, outbox: &mut Outbox) -> Option<Next> {
@@ -105,6 +117,7 @@ impl Sender {
         own.sent.push_back(packet);
         own.in_flight += 1;
         own.timer_start = now;
+        own.size.on_sent(bytes);
         let (route, path_bytes) = (own.route, own.size.current());
         if reason != Reason::Trial {
             outbox.carry(slot, self.by(packet));
@@ -165,8 +178,9 @@ impl Sender {
     /// Returns the bytes of payload of the next datagram by a path, which may try whether the path takes so many.
     fn payload_limit(&mut self, now: Time, flow: usize, path: usize, outbox: &Outbox) -> u32 {
         let own = self.paths.get(path);
-        let longer = outbox.unsent_bytes(flow).and_then(|bytes| own.size.next_try(now, bytes));
-        longer.map_or(own.payload_limit(), |bytes| bytes - OVERHEAD_BYTES as u32)
+        let Some(cut_to) = outbox.next_cut(flow) else { return own.payload_limit() };
+        let overhead = OVERHEAD_BYTES as u32;
+        own.size.limit(now, &|bytes| overhead + cut_to(bytes - overhead)) - overhead
     }
 
     /// Iterates over the datagrams in flight that are still wanted, oldest first, and their paths.

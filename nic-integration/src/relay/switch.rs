@@ -12,7 +12,7 @@ use super::{Bottleneck, Datagram, Direction, DirectionTally};
 use crate::NicError;
 use crate::faults::Faults;
 use crate::proto::Time;
-use crate::wire::udp::{is_transient, open};
+use crate::wire::socket::{is_transient, open};
 
 /// The most clients at a time; each has a socket towards the server.
 pub const MAX_CLIENTS: usize = 512;

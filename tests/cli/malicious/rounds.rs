@@ -31,7 +31,7 @@ use ciphergram_nic::{
         Aggregator, AggregatorConfig, Application, ContributionId, Readiness, ReadyRound, Resume,
         RoundClient, RoundClientConfig, RoundClientEvent,
     },
-    wire::UdpWire,
+    wire::SocketWire,
 };
 
 use crate::support::place::{self, Place, Process};
@@ -68,7 +68,7 @@ fn announce(place: &Place, address: &str, number: u16, announcement: &Announceme
         contributor: number,
         seed: [1; 32],
     };
-    let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
+    let mut driver = Driver::new(SocketWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
     let mut node = RoundClient::new(config).unwrap();
     let hello = announcement.to_bytes(&key);
     node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
@@ -204,7 +204,7 @@ impl ChunkAdder for MaliciousSum {
 
 /// Runs a round of two clients and a malicious aggregator in this process. The clients' errors.
 fn with_malicious_aggregator(place: &Place, deviation: Deviation) -> [String; 2] {
-    let wire = UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let wire = SocketWire::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = ciphergram_nic::wire::Wire::local_addr(&wire).unwrap().to_string();
     let (key, job) = agreed(place);
     let config = AggregatorConfig {

@@ -63,6 +63,25 @@ table inet ciphergram {
   }
 }";
 
+/// Rules of the aggregator's end, with no word to the senders: of client 0 long datagrams get lost, of client 1 all.
+const OBSTACLES: &str = "
+table inet obstacles {
+  chain input {
+    type filter hook input priority 0;
+    ip saddr 10.77.0.3 udp length > 1308 drop
+    ip saddr 10.77.0.4 meta l4proto udp drop
+  }
+}";
+
+/// Of client 0's end.
+const OBSTACLES_BACK: &str = "
+table inet obstacles {
+  chain input {
+    type filter hook input priority 0;
+    udp length > 1308 drop
+  }
+}";
+
 /// The namespaces of one round, gone with it.
 pub(crate) struct Net {
     /// Of this process and of no other network of it.
@@ -150,6 +169,12 @@ impl Net {
     /// In a client's.
     pub(crate) fn client(&self, number: usize) -> String {
         format!("ip netns exec {}", self.name(&format!("client{number}")))
+    }
+
+    /// Loses long datagrams from and to client 0, and all by UDP of client 1.
+    pub(crate) fn obstruct(&self) {
+        load(&self.ends()[0], OBSTACLES);
+        load(&self.ends()[1], OBSTACLES_BACK);
     }
 
     /// Without a relay: what the kernel lost and marked, and how many datagrams came to the

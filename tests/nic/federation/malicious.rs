@@ -20,7 +20,7 @@ use ciphergram_nic::proto::{ChunkAdder, Config, Refusal, Shard};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Application, ContributionId, Readiness, ReadyRound,
 };
-use ciphergram_nic::wire::{UdpWire, Wire};
+use ciphergram_nic::wire::{SocketWire, Wire};
 use ciphergram_nic::{Driver, NicError};
 
 use crate::support::federation::*;
@@ -146,7 +146,7 @@ fn with_malicious_aggregator(
     (deviation, values): (Deviation, usize),
     change: impl Fn(u16, &mut Participation<'_>) + Copy + Send + 'static,
 ) -> [Result<RoundResult, Error>; 2] {
-    let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let wire = SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let addr = wire.local_addr().unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
     let aggregator_thread = thread::spawn(move || {

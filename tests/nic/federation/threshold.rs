@@ -174,7 +174,7 @@ fn openers_that_contribute_nothing_open_what_others_sum() {
         .map(|number| {
             let (opener, ledger) = (members.opener(number), members.files(number).ledger);
             thread::spawn(move || {
-                let wires = UdpWire::bind_towards(addr, 1, 1).unwrap();
+                let wires = SocketWire::bind_towards(addr, 1, 1).unwrap();
                 let (server, node) = (server().id(), node(ANYONE));
                 let service =
                     FederationOpener::new(wires, addr, server, node, PathConfig::default());

@@ -70,6 +70,10 @@ pub(crate) enum Happening {
         to: IpAddr,
         longest: usize,
     },
+    /// A client has another address: it moves between networks or transports, or a NAT forgets it.
+    Move {
+        number: u16,
+    },
     Suspend {
         machine: IpAddr,
         span: Duration,
@@ -106,6 +110,7 @@ impl Happening {
             Self::Cut { .. } => "one-way cuts",
             Self::Mend { .. } => "mended cuts",
             Self::Narrow { .. } => "paths of another size",
+            Self::Move { .. } => "moves",
             Self::Suspend { .. } => "suspensions",
             Self::Wake { .. } => "wakings",
             Self::Equivocate { .. } => "equivocations",
@@ -196,6 +201,10 @@ impl Plan {
         }
         if dice.below(4) == 0 {
             plan.misfits = (0..16 * clients as u8).filter(|_| dice.below(4) == 0).collect();
+        }
+        for _ in 0..dice.below(6).saturating_sub(2) {
+            let number = dice.below(clients.into()) as u16;
+            plan.happenings.push((dice.when(clients), Happening::Move { number }));
         }
         plan
     }

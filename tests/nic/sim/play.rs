@@ -45,6 +45,8 @@ struct Play {
     awaiting: Vec<(usize, Happening)>,
     scheduled: usize,
     steps: u64,
+    /// Addresses that clients moved to.
+    moves: u16,
     summary: Summary,
 }
 
@@ -71,6 +73,7 @@ pub(crate) fn play(seed: u64, trace: bool) -> Summary {
         awaiting: vec![],
         scheduled: 0,
         steps: 0,
+        moves: 0,
         summary: Summary::default(),
         plan,
     };
@@ -187,6 +190,13 @@ impl Play {
             Happening::Mend { from, to } => self.world.network.mend(from, to),
             Happening::Narrow { from, to, longest } => {
                 self.world.network.narrow(from, to, longest);
+            }
+            Happening::Move { number } => {
+                self.moves += 1;
+                let running = |client: &&mut Client| runs(client) && client.number == number;
+                let Some(client) = self.world.clients.iter_mut().find(running) else { return };
+                // Nobody else's: those of new processes are below.
+                client.addr.set_port(2000 + self.moves);
             }
             Happening::Suspend { machine, span } => {
                 self.world.asleep.insert(machine);

@@ -24,7 +24,7 @@ use ciphergram_nic::federation::{
 };
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
-use ciphergram_nic::wire::{UdpWire, Wire};
+use ciphergram_nic::wire::{SocketWire, Wire};
 
 /// Longer than anything here takes, shorter than anyone waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,14 +166,14 @@ pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
 
-pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<FederationClient<UdpWire>, Error> {
-    let wires = UdpWire::bind_towards(addr, 1, 1)?;
+pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<FederationClient<SocketWire>, Error> {
+    let wires = SocketWire::bind_towards(addr, 1, 1)?;
     FederationClient::new(wires, addr, server().id(), number, node(number), PathConfig::default())
 }
 
 /// Wires for an aggregator of two pipelines, at any port.
-pub(crate) fn wires() -> Vec<UdpWire> {
-    UdpWire::bind_all((Ipv4Addr::LOCALHOST, 0).into(), 2, 1).unwrap()
+pub(crate) fn wires() -> Vec<SocketWire> {
+    SocketWire::bind_all((Ipv4Addr::LOCALHOST, 0).into(), 2, 1).unwrap()
 }
 
 pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {

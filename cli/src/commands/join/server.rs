@@ -9,8 +9,8 @@ use std::{
 
 use ciphergram_nic::{
     federation::{
-        Error, Participation, ParticipationPhase, PathConfig, RoundResult, UdpClient,
-        UdpClientConfig, resolve,
+        Error, Participation, ParticipationPhase, PathConfig, RoundResult, SocketClient,
+        SocketClientConfig, Transport,
     },
     wire::PcapFile,
 };
@@ -31,7 +31,7 @@ const REPORTED_AFTER: Duration = Duration::from_secs(5);
 /// The aggregator as a client finds it.
 pub(super) struct FoundServer<'a> {
     args: &'a JoinArgs,
-    client: UdpClient,
+    client: SocketClient,
     /// The option or the file that the aggregator's node key is from.
     key_source: String,
 }
@@ -43,24 +43,20 @@ impl<'a> FoundServer<'a> {
         number: u16,
         paths: PathConfig,
     ) -> Result<Self, Failure> {
-        let name = &args.server;
-        let addresses = resolve(name.as_str())
-            .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
-        let keys =
-            nodes::client((&args.agreed.key.path, &args.link, &args.server_key), &addresses)?;
-        let (server, identity) = (keys.server, keys.identity);
-        let pipelines = args.link.tune.pipelines;
-        let config = UdpClientConfig { addresses, server, number, identity, paths, pipelines };
-        Ok(Self { args, client: UdpClient::new(config), key_source: keys.server_source })
+        let node_args = (&*args.agreed.key.path, &args.link, &args.server_key);
+        let (server, keys) = nodes::client(node_args, &args.server)?;
+        let (node, identity, pipelines) = (keys.server, keys.identity, args.link.tune.pipelines);
+        let config = SocketClientConfig { server, node, number, identity, paths, pipelines };
+        Ok(Self { args, client: SocketClient::new(config), key_source: keys.server_source })
     }
 
-    /// Takes part in a round at whichever address answers, and takes leave.
+    /// Takes part in a round wherever somebody answers, and takes leave. Returns also what carried the datagrams.
     pub(super) fn contribute(
         mut self,
         participation: &Participation<'_>,
         spool: &Path,
         mut follow: impl FnMut(ParticipationPhase),
-    ) -> Result<RoundResult, Failure> {
+    ) -> Result<(RoundResult, Option<Transport>), Failure> {
         if let Some(path) = &self.args.link.capture {
             self.client.capture(PcapFile::new(files::create(path, FileKind::Capture)?)?);
         }
@@ -83,8 +79,9 @@ impl<'a> FoundServer<'a> {
         };
         match self.client.contribute(participation, observe) {
             Ok(result) => {
+                let transport = self.client.transport();
                 self.client.leave()?;
-                Ok(result)
+                Ok((result, transport))
             }
             Err(Error::Unreachable { has_answered, is_closed, .. }) => {
                 Err(self.silence(has_answered, is_closed))
@@ -121,8 +118,8 @@ impl<'a> FoundServer<'a> {
     fn describe(&self, addresses: &[SocketAddr]) -> String {
         let name = &self.args.server;
         let all: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
-        if all.len() == 1 && all[0] == name.as_str() {
-            all[0].clone()
+        if all.is_empty() || all == [name.as_str()] {
+            name.to_string()
         } else {
             format!("{name} ({})", all.join(", "))
         }

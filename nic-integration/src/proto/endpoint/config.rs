@@ -7,9 +7,6 @@ use std::time::Duration;
 use crate::proto::path_size::DatagramSizes;
 use crate::proto::secure::{Identity, NodeId, Suite};
 
-/// The sizes of datagrams by default, in bytes of UDP payload: what every path carries, tunnels and IPv6 included, up
-/// to the longest of jumbo frames, beyond which nothing is gained.
-pub const DEFAULT_SIZES: DatagramSizes = DatagramSizes { least: 1200, most: 8900 };
 /// The smallest limit of datagrams: an ACK with all its notices fits.
 pub const MIN_DATAGRAM_BYTES: u32 = 768;
 /// Silence after which a peer with unanswered messages is given up.
@@ -81,7 +78,7 @@ impl Config {
             entropy: || [0; 32],
             allow: BTreeSet::new(),
             suite: Suite::default(),
-            sizes: DEFAULT_SIZES,
+            sizes: DatagramSizes::DEFAULT,
             give_up: DEFAULT_GIVE_UP,
             held_bytes: DEFAULT_HELD_BYTES,
             paths: 1,

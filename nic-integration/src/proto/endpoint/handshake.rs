@@ -58,7 +58,7 @@ impl Endpoint {
         let sockets = self.config.sockets();
         // A cookie is for the address that it came to.
         let socket = if cookie.is_some() { socket } else { attempts };
-        let to = Route { via: (socket % u32::from(sockets)) as u16, addr: *addr };
+        let to = Route { via: (socket % u32::from(sockets)) as u16, ..Route::from(*addr) };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
         let parameters = TransportParameters {

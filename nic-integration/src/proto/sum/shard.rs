@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::proto::accumulator::{ChunkAdder, ChunkLayout, Shard, grain};
 use crate::proto::ack::Refusal;
+use crate::proto::bits;
 
 use super::whole::Staged;
 
@@ -95,7 +96,7 @@ impl ShardState {
     }
 
     pub(super) fn has(&self, chunk: u32, contributor: u16) -> bool {
-        is_set(self.row(chunk), contributor)
+        bits::has(self.row(chunk), contributor.into())
     }
 
     /// Closes a chunk; `true` if it was open.
@@ -115,7 +116,7 @@ impl ShardState {
         contributor: u16,
         mut chunks: Range<u32>,
     ) -> impl Iterator<Item = Range<u32>> {
-        let is_fresh = move |chunk: &u32| !is_set(self.contributed(*chunk), contributor);
+        let is_fresh = move |chunk: &u32| !bits::has(self.contributed(*chunk), contributor.into());
         std::iter::from_fn(move || {
             let start = chunks.find(is_fresh)?;
             let end = chunks.find(|chunk| !is_fresh(chunk)).unwrap_or(chunks.end);
@@ -139,7 +140,7 @@ impl ShardState {
         self.add(chunks.clone(), bytes, closed)?;
         for chunk in chunks {
             let at = self.at(chunk);
-            set(&mut self.bits[at * self.words..][..self.words], contributor);
+            bits::set(&mut self.bits[at * self.words..][..self.words], contributor.into());
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl ShardState {
             rest = after;
         }
         if let Some(staged) = &mut self.staged {
-            set(&mut staged.added, contributor);
+            bits::set(&mut staged.added, contributor.into());
         }
     }
 
@@ -266,13 +267,4 @@ impl ShardState {
         }
         self.adder.finish(chunk, count)
     }
-}
-
-fn is_set(row: &[u64], contributor: u16) -> bool {
-    let word = row.get(usize::from(contributor / 64)).copied().unwrap_or(0);
-    word >> (contributor % 64) & 1 == 1
-}
-
-fn set(row: &mut [u64], contributor: u16) {
-    row[usize::from(contributor / 64)] |= 1 << (contributor % 64);
 }

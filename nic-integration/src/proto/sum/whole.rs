@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::NicError;
+use crate::proto::bits;
 
 /// The most bytes that the contributions to a sum may take while they wait for the rest of their
 /// chunks.
@@ -93,12 +94,6 @@ struct Held {
     seen: Box<[u64]>,
 }
 
-impl Held {
-    fn has(&self, block: usize) -> bool {
-        self.seen[block / 64] >> (block % 64) & 1 == 1
-    }
-}
-
 impl Staged {
     pub(super) fn new(words: usize, shard_bytes: usize, grain: usize) -> Self {
         Self { held: BTreeMap::new(), added: vec![0; words], shard_bytes, grain }
@@ -112,7 +107,7 @@ impl Staged {
     /// Returns whether bytes of a contributor came before, all of them.
     pub(super) fn has(&self, contributor: u16, bytes: &Range<usize>) -> bool {
         let held = self.held.get(&contributor);
-        held.is_some_and(|held| self.blocks(bytes).all(|block| held.has(block)))
+        held.is_some_and(|held| self.blocks(bytes).all(|block| bits::has(&held.seen, block)))
     }
 
     /// Holds those bytes of a contributor, from `start` of the shard on, that did not come before. They do not count as
@@ -124,11 +119,11 @@ impl Staged {
             seen: vec![0; shard_bytes.div_ceil(grain).div_ceil(64)].into(),
         });
         let blocks = start / grain..(start + bytes.len()).div_ceil(grain);
-        if !blocks.clone().any(|block| held.has(block)) {
+        if !blocks.clone().any(|block| bits::has(&held.seen, block)) {
             return held.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         }
         for (block, bytes) in blocks.zip(bytes.chunks(grain)) {
-            if !held.has(block) {
+            if !bits::has(&held.seen, block) {
                 held.bytes[block * grain..][..bytes.len()].copy_from_slice(bytes);
             }
         }
@@ -144,7 +139,8 @@ impl Staged {
         let (blocks, Some(held)) = (self.blocks(bytes), self.held.get(&contributor)) else {
             return false;
         };
-        let mut lacked = self.blocks(chunk).filter(|block| !held.has(*block)).peekable();
+        let mut lacked =
+            self.blocks(chunk).filter(|block| !bits::has(&held.seen, *block)).peekable();
         lacked.peek().is_some() && lacked.all(|block| blocks.contains(&block))
     }
 
@@ -152,7 +148,7 @@ impl Staged {
     pub(super) fn mark(&mut self, contributor: u16, bytes: &Range<usize>) {
         let blocks = self.blocks(bytes);
         if let Some(held) = self.held.get_mut(&contributor) {
-            blocks.for_each(|block| held.seen[block / 64] |= 1 << (block % 64));
+            blocks.for_each(|block| bits::set(&mut held.seen, block));
         }
     }
 

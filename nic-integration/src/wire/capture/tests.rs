@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use crate::wire::UdpWire;
+use crate::wire::SocketWire;
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn the_longest_datagrams_fit() {
 
 #[test]
 fn what_passes_is_in_the_file_in_order() {
-    let bind = || UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let bind = || SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let (mut near, mut far) = (Captured::new(bind()), bind());
     let (here, there) = (near.local_addr().unwrap(), far.local_addr().unwrap());
     // Before there is a file, nothing is written.
@@ -111,7 +111,7 @@ fn what_passes_is_in_the_file_in_order() {
 
 #[test]
 fn a_file_that_cannot_be_written_ends_the_capture_alone() {
-    let mut wire = Captured::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+    let mut wire = Captured::new(SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let read_only = File::open("/dev/null").unwrap();
     let here = wire.local_addr().unwrap();
     let file = PcapFile(Arc::new(Mutex::new(BufWriter::new(read_only))));

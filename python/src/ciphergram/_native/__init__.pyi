@@ -59,6 +59,7 @@ class _Named(Protocol):
 
 _Tensors: TypeAlias = _Named | _Path
 _HowIntegers: TypeAlias = Literal["keep", "sum", "refuse"]
+_Transport: TypeAlias = Literal["auto", "udp", "tcp"]
 _Key: TypeAlias = PublicKey | SecretKey | ClientKey | Member
 _Holder: TypeAlias = SecretKey | ClientKey
 
@@ -474,6 +475,8 @@ class Server:
         by_chunk: bool = False,
         engine: str = "cpu",
         ranges_key: RangesKey | None = None,
+        transport: _Transport = "auto",
+        datagram: int | None = None,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
@@ -501,6 +504,9 @@ class Client:
         min_clients: int | None = None,
         timeout: float = 30.0,
         engine: str = "cpu",
+        transport: _Transport = "auto",
+        proxy: str | None = None,
+        datagram: int | None = None,
     ) -> Self: ...
     @property
     def number(self) -> int: ...

@@ -14,7 +14,7 @@ use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, RoundClient, RoundClientConfig, RoundClientEvent, RoundEnd,
     SumLayout,
 };
-use ciphergram_nic::wire::{Faulty, UdpWire, Wire};
+use ciphergram_nic::wire::{Faulty, SocketWire, Wire};
 
 use crate::support::world::{
     CHUNK_BYTES, CHUNKS, Integers, Issue, hello, node, process, server, values, words,
@@ -32,7 +32,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, RoundEnd) 
         contributor: number,
         seed: [number as u8; 32],
     };
-    let mut driver = Driver::new(UdpWire::bind(loopback(0)).unwrap());
+    let mut driver = Driver::new(SocketWire::bind(loopback(0)).unwrap());
     let mut node = RoundClient::new(config).unwrap();
     node.join(driver.now(), [number as u8; 16], hello(number as u8), None).unwrap();
     let mut next = CHUNKS;
@@ -73,7 +73,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, RoundEnd) 
 
 #[test]
 fn rounds_survive_noise_and_a_dead_socket() {
-    let wire = UdpWire::bind(loopback(0)).unwrap();
+    let wire = SocketWire::bind(loopback(0)).unwrap();
     let addr = wire.local_addr().unwrap();
     let serving = thread::spawn(move || {
         let config = AggregatorConfig {
@@ -128,8 +128,8 @@ fn rounds_survive_noise_and_a_dead_socket() {
 
 #[test]
 fn dead_peers_do_not_stop_the_socket() {
-    let gone = UdpWire::bind(loopback(0)).unwrap().local_addr().unwrap();
-    let mut wire = UdpWire::bind(loopback(0)).unwrap();
+    let gone = SocketWire::bind(loopback(0)).unwrap().local_addr().unwrap();
+    let mut wire = SocketWire::bind(loopback(0)).unwrap();
     for _ in 0..3 {
         assert!(wire.send(gone.into(), b"anyone?", 7));
         assert_eq!(wire.receive(Duration::from_millis(5), &mut |_, _| panic!("who?")), Ok(0));
@@ -149,7 +149,7 @@ fn dead_peers_do_not_stop_the_socket() {
 fn a_faulty_wire_marks_doubles_and_delays() {
     let delay = Duration::from_millis(20);
     let faults = Faults { duplication: MILLION, marking: MILLION, delay, ..Faults::default() };
-    let mut wire = Faulty::new(UdpWire::bind(loopback(0)).unwrap(), faults, 1);
+    let mut wire = Faulty::new(SocketWire::bind(loopback(0)).unwrap(), faults, 1);
     let me = wire.local_addr().unwrap();
     let begin = Instant::now();
     assert!(wire.send(me.into(), b"late", 4));
@@ -166,14 +166,14 @@ fn a_faulty_wire_marks_doubles_and_delays() {
 
 #[test]
 fn a_switch_marks_congestion_both_ways() {
-    let mut server = UdpWire::bind(loopback(0)).unwrap();
-    let mut client = UdpWire::bind(loopback(0)).unwrap();
+    let mut server = SocketWire::bind(loopback(0)).unwrap();
+    let mut client = SocketWire::bind(loopback(0)).unwrap();
     let faults = Faults { marking: MILLION, ..Faults::default() };
     let to = server.local_addr().unwrap();
     let mut switch = RelaySwitch::bind(loopback(0), to, faults, Bottleneck::default(), 1).unwrap();
     let through = switch.local_addr().unwrap();
     let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(6)), None));
-    let receive = |wire: &mut UdpWire| {
+    let receive = |wire: &mut SocketWire| {
         let mut found = vec![];
         wire.receive(Duration::from_secs(5), &mut |from, _| found.push(from)).unwrap();
         found[0]

@@ -1,5 +1,5 @@
 //! UDP sockets, many datagrams a system call: the kernel cuts what is sent (GSO) and joins what
-//! arrives (GRO), where it can.
+//! arrives (GRO), where it can. Beside them, or alone, connections by TCP.
 
 use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,9 +12,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{debug, warn};
 
 use crate::NicError;
-use crate::proto::{Origin, Route};
+use crate::proto::{DatagramSizes, Origin, Route};
 
 use super::Wire;
+use super::tcp::{Connections, dial::Dial};
 use super::waker::WakeSocket;
 
 /// Bytes of buffer asked for in either direction; the system may grant less.
@@ -25,10 +26,16 @@ const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// One UDP socket, or several of different ports, by which datagrams take different ways.
+/// Receives that may pass before it is seen who connects, while there is something to do at once.
+const ACCEPT_EVERY: u8 = 16;
+
+/// One UDP socket, or several of different ports, by which datagrams take different ways; connections by TCP; or both.
 #[derive(Debug)]
-pub struct UdpWire {
+pub struct SocketWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
+    connections: Option<Connections>,
+    /// Receives until it is seen who connects.
+    accept_in: u8,
     buffers: Vec<u8>,
     /// Once somebody may wake it.
     wake: Option<WakeSocket>,
@@ -36,7 +43,7 @@ pub struct UdpWire {
     warned: bool,
 }
 
-impl UdpWire {
+impl SocketWire {
     /// Binds an address; port 0 for any.
     ///
     /// # Errors
@@ -60,7 +67,48 @@ impl UdpWire {
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
         let buffers = vec![0; BUFFERS * BUFFER_BYTES];
-        Ok(Self { sockets, buffers, wake: None, warned: false })
+        Ok(Self { sockets, connections: None, accept_in: 0, buffers, wake: None, warned: false })
+    }
+
+    /// Makes a wire of connections alone.
+    fn of_connections(connections: Connections) -> Self {
+        let (sockets, buffers) = (vec![], vec![]);
+        Self {
+            sockets,
+            connections: Some(connections),
+            accept_in: 0,
+            buffers,
+            wake: None,
+            warned: false,
+        }
+    }
+
+    /// Makes a wire of one connection by TCP, which is made anew if it is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Dial`].
+    pub fn dial(dial: Dial) -> Result<Self, NicError> {
+        Connections::dial(dial).map(Self::of_connections)
+    }
+
+    /// Makes a wire of the connections by TCP that others make to an address.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Bind`].
+    pub fn listen(addr: SocketAddr) -> Result<Self, NicError> {
+        Connections::listen(addr).map(Self::of_connections)
+    }
+
+    /// Also accepts connections by TCP at the address of the first socket.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Bind`].
+    pub fn and_listen(mut self) -> Result<Self, NicError> {
+        self.connections = Some(Connections::listen(self.local_addr()?)?);
+        Ok(self)
     }
 
     /// Binds a wire of `sockets` sockets for each of `pipelines` pipelines of one process: the
@@ -103,26 +151,39 @@ impl UdpWire {
         Self::bind_all((local, 0).into(), pipelines, sockets)
     }
 
-    /// Waits until there is something to receive. Returns for each socket whether it has something.
+    /// Waits until there is something to receive. Returns for each socket, then for each connection and the listener,
+    /// whether it has something.
     fn wait(&self, wait: Duration) -> Result<Vec<bool>, Error> {
         let sockets = self.sockets.iter();
         let sockets = sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN));
+        let connections = self.connections.iter().flat_map(Connections::polled);
         let wake = self.wake.as_ref();
         let wake_fd = wake.map(|wake| PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
-        let mut all: Vec<_> = sockets.chain(wake_fd).collect();
+        let mut all: Vec<_> = sockets.chain(connections).chain(wake_fd).collect();
         let span = Timespec::try_from(wait).ok();
         poll(&mut all, span.as_ref())?;
         let mut ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if let (Some(wake), Some(true)) = (wake, ready.get(self.sockets.len())) {
+        if let Some(wake) = wake
+            && ready.pop() == Some(true)
+        {
             wake.clear();
         }
-        ready.truncate(self.sockets.len());
         Ok(ready)
+    }
+
+    /// Returns whether it is quicker to try the only socket than to ask for all.
+    fn is_quick(&mut self) -> bool {
+        let Some(connections) = &mut self.connections else { return self.sockets.len() == 1 };
+        self.accept_in = self.accept_in.checked_sub(1).unwrap_or(ACCEPT_EVERY);
+        self.sockets.len() == 1 && connections.is_empty() && self.accept_in > 0
     }
 }
 
-impl Wire for UdpWire {
+impl Wire for SocketWire {
     fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError> {
+        if let (Some(connections), true) = (&self.connections, self.sockets.is_empty()) {
+            return Ok(vec![connections.local_addr()?]);
+        }
         self.sockets.iter().map(|(socket, _)| Ok(socket.local_addr()?)).collect()
     }
 
@@ -132,6 +193,11 @@ impl Wire for UdpWire {
     }
 
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
+        if let Some(connections) = &mut self.connections
+            && (to.is_accepted || self.sockets.is_empty())
+        {
+            return connections.send(to.addr, burst, each);
+        }
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
             destination: to.addr,
@@ -146,9 +212,11 @@ impl Wire for UdpWire {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
-                // The path, or an interface on it, does not carry datagrams of this size.
-                let too_long = Some(rustix::io::Errno::MSGSIZE.raw_os_error());
-                if error.raw_os_error() == too_long && !std::mem::replace(&mut self.warned, true) {
+                // Longer ones are tried, for the path may take them.
+                let too_long =
+                    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error());
+                let is_least = each <= DatagramSizes::DEFAULT.least as usize;
+                if too_long && is_least && !std::mem::replace(&mut self.warned, true) {
                     let to = to.addr;
                     warn!(%to, bytes = each, "datagrams are too long for the path there, and lost");
                 }
@@ -163,8 +231,7 @@ impl Wire for UdpWire {
         wait: Duration,
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError> {
-        // Of one socket it is quicker to try than to ask.
-        let ready = if wait.is_zero() && self.sockets.len() == 1 {
+        let ready = if wait.is_zero() && self.is_quick() {
             None
         } else {
             match self.wait(wait) {
@@ -188,13 +255,16 @@ impl Wire for UdpWire {
                 Err(error) => return Err(error.into()),
             };
             for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
-                let route = Route { via, addr: meta.addr };
+                let route = Route { via, ..Route::from(meta.addr) };
                 let congested = meta.ecn == Some(EcnCodepoint::Ce);
                 for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
                     take(Origin { route, congested }, datagram);
                     count += 1;
                 }
             }
+        }
+        if let (Some(connections), Some(ready)) = (&mut self.connections, ready) {
+            count += connections.receive(&ready[self.sockets.len()..], take);
         }
         Ok(count)
     }
