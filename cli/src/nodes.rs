@@ -10,7 +10,7 @@ use std::{
 use ciphergram_he::Job;
 use ciphergram_nic::{
     federation::{
-        ServerAddress,
+        ServerCandidates,
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity, read_node},
     },
     proto::{Identity, NodeId},
@@ -111,9 +111,9 @@ pub(crate) struct ClientNodes {
 pub(crate) fn client(
     (key, link, server_key): (&Path, &args::LinkArgs, &args::ServerKeyArg),
     name: &ServerName,
-) -> Result<(ServerAddress, ClientNodes), Failure> {
-    let proxy = server_key.proxy.as_deref();
-    let server = ServerAddress::find(name.as_str(), link.transport, proxy)
+) -> Result<(ServerCandidates, ClientNodes), Failure> {
+    let proxy = server_key.proxy.clone();
+    let server = ServerCandidates::resolve(name.as_str(), link.transport, proxy)
         .map_err(|why| Failure::Work(format!("--server {name}: {why}")))?;
     let addresses = server.addresses();
     let options = "--identity FILE and --server-key KEY";
@@ -133,6 +133,7 @@ pub(crate) fn client(
 
 fn local(key: &Path, addresses: &[SocketAddr], options: &str) -> Result<LocalNodes, Failure> {
     LocalNodes::with_key(key, addresses).map_err(|address| {
+        let address = address.map_or_else(|| "the aggregator".into(), |address| address.to_string());
         Failure::Misuse(format!(
             "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys), or take what \
              `ciphergram bundle` makes for each machine"

@@ -6,6 +6,7 @@
 //! to open sums.
 
 mod application;
+mod candidate;
 pub mod client;
 pub mod nodes;
 mod opener;
@@ -14,21 +15,23 @@ mod pipelines;
 mod seal;
 pub mod server;
 pub mod spool;
-mod target;
+mod transport;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 pub use application::{RangesProgress, SumApplication};
-pub use client::{FederationClient, SocketClient, SocketClientConfig, TRY_SPAN, finish_from_spool};
+pub use candidate::{ServerCandidates, resolve};
+pub use client::{FederationClient, SocketClient, SocketClientConfig, finish_from_spool};
 pub use nodes::Allowed;
-pub use opener::{FederationOpener, OpenerEvent};
+pub use opener::{FederationOpener, OpenerEvent, SocketOpener};
 pub use participation::{Participation, ParticipationPhase, RoundResult};
 pub use server::{FederationServer, Observation, Progress, ServerCommand, ServerConfig};
-pub use target::{PathConfig, ServerAddress, Target, Transport, Transports, resolve};
+pub use transport::{PathConfig, Transport, Transports};
 
 use crate::{
     NicError,
     proto::{Config, DatagramSizes, Identity, NodeId},
+    wire::tcp::dial::DialError,
 };
 use ciphergram_he::random;
 
@@ -73,8 +76,9 @@ pub enum Error {
     },
     /// The aggregator does not answer, or no longer.
     #[error(
-        "no {}answer from {server} in {} s{}", if *has_answered { "further " } else { "" }, waited.as_secs_f64(),
-        if *is_closed { ": nothing listens there" } else { "" }
+        "no {}answer from {server} in {} s{}{}", if *has_answered { "further " } else { "" }, waited.as_secs_f64(),
+        if *is_closed { ": nothing listens there" } else { "" },
+        dial.map_or_else(String::new, |why| format!("; {why}"))
     )]
     Unreachable {
         /// Its address.
@@ -85,6 +89,8 @@ pub enum Error {
         has_answered: bool,
         /// Whether the host says that nothing listens at the port.
         is_closed: bool,
+        /// Why there was no connection by TCP, if one was tried.
+        dial: Option<DialError>,
     },
     /// The aggregator does not list this client's node.
     #[error("{server} does not list this node, {node}")]
@@ -153,15 +159,13 @@ pub enum Error {
     },
 }
 
-/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams up to
-/// `datagram_bytes`, as far as its paths turn out to take them.
-fn fresh_endpoint(identity: Identity, datagram_bytes: Option<usize>) -> Result<Config, Error> {
+/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams of these sizes.
+fn fresh_endpoint(identity: Identity, sizes: DatagramSizes) -> Result<Config, Error> {
     let draw = u32::from_le_bytes(*random::bytes::<4>()?);
     // Zero means "unknown" on the wire; its chance moves to one.
     let incarnation = NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN);
     let config = Config::new(identity, incarnation, *random::bytes::<32>()?);
-    let sizes = datagram_bytes.map(|bytes| DatagramSizes::up_to(bytes as u32));
     // A system that fails later leaves what was drawn at the start.
     let entropy = || random::bytes().map_or([0; 32], |bytes| *bytes);
-    Ok(Config { sizes: sizes.unwrap_or(config.sizes), entropy, ..config })
+    Ok(Config { sizes, entropy, ..config })
 }

@@ -9,7 +9,7 @@
 //! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for an [`Application`](round::Application) and a [`ChunkAdder`](proto::ChunkAdder) |
 //! | [`faults`] | the faults of a network, and one seeded decision of a datagram's fate, for the next three | how long a header is |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
-//! | [`wire`] | UDP, and captures of datagrams in a file | bytes and addresses |
+//! | [`wire`] | UDP, TCP, and captures of datagrams in a file | bytes and addresses |
 //! | [`relay`] | a switch between real sockets, with faults | how long a header is |
 //! | [`driver`] | the loop that joins a node, a wire and the clock | real time |
 //! | [`federation`] | whole rounds of encrypted updates over any wire: the aggregator's application, a client's sealing and its spool | the schemes of `ciphergram-he`, files, threads, a clock |

@@ -14,7 +14,8 @@ use std::{
 
 use ciphergram_he::{self as he, AnyKey, Destination, Member, threshold::OpenerKey};
 use ciphergram_nic::federation::{
-    self, Participation, PathConfig, RoundResult, ServerAddress, SocketClient, SocketClientConfig,
+    self, Participation, PathConfig, RoundResult, ServerCandidates, SocketClient,
+    SocketClientConfig,
     nodes::{read_identity, read_node},
 };
 use pyo3::prelude::*;
@@ -27,7 +28,7 @@ use crate::{
     job::PyJob,
     keys::PyMember,
     opened,
-    server::{check_process, datagram_bytes, local_nodes, seconds, transports},
+    server::{check_process, datagram_sizes, local_nodes, seconds, transports},
     sum::PySum,
 };
 
@@ -126,7 +127,10 @@ impl PyClient {
         proxy: Option<&str>,
         #[pyo3(from_py_with = whole_or_none)] datagram: Option<usize>,
     ) -> Result<Self> {
-        let found = ServerAddress::find(server, transports(transport)?, proxy)
+        let parsed =
+            |text: &str| text.parse().map_err(|why| Error::parameter(format!("proxy=: {why}")));
+        let proxy = proxy.map(parsed).transpose()?;
+        let found = ServerCandidates::resolve(server, transports(transport)?, proxy)
             .map_err(|why| Error::parameter(format!("address {server:?}: {why}")))?;
         let addresses = found.addresses();
         let (key, path) = client_key(key, number)?;
@@ -158,13 +162,12 @@ impl PyClient {
         };
         // A name that is none is refused now, not in a round.
         crate::engines::engine(engine)?;
-        let datagram_bytes = datagram.map(datagram_bytes).transpose()?;
         let config = SocketClientConfig {
             node,
             number,
             identity: read_identity(&identity)?,
             server: found,
-            paths: PathConfig { datagram_bytes, ..PathConfig::default() },
+            paths: PathConfig { sizes: datagram_sizes(datagram)?, ..PathConfig::default() },
             pipelines: 1,
         };
         Ok(Self {
@@ -292,11 +295,7 @@ impl PyClient {
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "<Client {} of the server at {}>",
-            self.number,
-            self.config.server.targets()[0].address
-        )
+        format!("<Client {} of the server at {}>", self.number, self.config.server.name())
     }
 }
 

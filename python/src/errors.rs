@@ -302,7 +302,6 @@ fn describe_round(error: &RoundError) -> (&'static str, Facts) {
             ("Refused", facts.text("server", server).text("reason", reason))
         }
         E::Unreachable { server, .. } => ("Unreachable", facts.text("server", server)),
-        E::Nic(NicError::Dial(fault)) => ("Unreachable", facts.text("server", fault.address())),
         E::Unlisted { server, node } => {
             ("Unlisted", facts.text("server", server).text("node", node))
         }

@@ -21,7 +21,7 @@ use ciphergram_nic::{
         nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
         resolve,
     },
-    proto::{datagram::MAX_DATAGRAM_BYTES, endpoint::MIN_DATAGRAM_BYTES},
+    proto::DatagramSizes,
     round::AggregatorEvent,
     wire::SocketWire,
 };
@@ -201,7 +201,7 @@ impl PyServer {
             round_deadline: seconds("round_timeout", round_timeout)?,
             whole: !by_chunk,
             poll: false,
-            datagram_bytes: datagram.map(datagram_bytes).transpose()?,
+            sizes: datagram_sizes(datagram)?,
             ranges_key,
         };
         let server_key = config.identity.id().to_string();
@@ -375,11 +375,10 @@ pub(crate) fn transports(text: &str) -> Result<Transports> {
     text.parse().map_err(|why| Error::parameter(format!("transport={text:?}: {why}")))
 }
 
-/// Checks the bytes of the longest datagrams that a path is tried with.
-pub(crate) fn datagram_bytes(bytes: usize) -> Result<usize> {
-    let (least, most) = (MIN_DATAGRAM_BYTES as usize, MAX_DATAGRAM_BYTES);
-    let text = || format!("datagram={bytes}: datagrams have {least} to {most} bytes");
-    if (least..=most).contains(&bytes) { Ok(bytes) } else { Err(Error::parameter(text())) }
+/// Returns the sizes of datagrams up to the longest that a path is tried with.
+pub(crate) fn datagram_sizes(longest: Option<usize>) -> Result<DatagramSizes> {
+    let Some(bytes) = longest else { return Ok(DatagramSizes::DEFAULT) };
+    DatagramSizes::up_to(bytes).map_err(|why| Error::parameter(format!("datagram={bytes}: {why}")))
 }
 
 /// Returns a span of so many seconds.

@@ -347,12 +347,12 @@ def test_clients_choose_what_carries_their_datagrams(folder: Path) -> None:
     assert all(np.array_equal(mean["w"], means[0]["w"]) for mean in means)
     with pytest.raises(cg.ParameterError, match="transport='quic': a transport is auto, udp or"):
         cg.Client("127.0.0.1:9", folder, number=0, transport="quic")  # type: ignore[arg-type]
-    with pytest.raises(cg.ParameterError, match=r"datagram=700: datagrams have 768 to 65507"):
+    with pytest.raises(cg.ParameterError, match=r"datagram=700: 700 .*768"):
         cg.Server(folder, datagram=700)
     with pytest.raises(cg.ParameterError, match="a proxy is http://"):
         cg.Client("127.0.0.1:9", folder, number=0, proxy="socks5://127.0.0.1")
     unreached = cg.Client("127.0.0.1:9", folder, number=0, transport="tcp", timeout=0.1)
-    with pytest.raises(cg.Unreachable, match="no connection by TCP to 127.0.0.1:9: connection"):
+    with pytest.raises(cg.Unreachable, match="127.0.0.1:9 in 0.1 s.*no connection by TCP to 127.0.0.1:9"):
         unreached.mean(tensors(0))
 
 

@@ -200,6 +200,6 @@ fn narrow_paths_and_firewalls_carry_a_round() {
     let server = round.serve();
     let clients = (0..CLIENTS).map(|i| round.join(i)).collect();
     let said = round.end("paillier-2048, paths of 1,300 bytes and no UDP", server, clients);
-    let by_tcp: Vec<_> = said.iter().map(|text| text.contains(", by TCP")).collect();
+    let by_tcp: Vec<_> = said.iter().map(|text| text.contains("\nby TCP, ")).collect();
     assert_eq!(by_tcp, [false, true, false], "{said:?}");
 }

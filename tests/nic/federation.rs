@@ -505,7 +505,13 @@ fn an_aggregator_that_never_answers_is_named() {
     let waited = Duration::from_secs(1);
     let client =
         contribute(lattice(), addr, 0, 1, move |participation| participation.patience = waited);
-    let silent = Error::Unreachable { server: addr, waited, has_answered: false, is_closed: false };
+    let silent = Error::Unreachable {
+        server: addr,
+        waited,
+        has_answered: false,
+        is_closed: false,
+        dial: None,
+    };
     assert_eq!(client.join().unwrap().err(), Some(silent));
     let lasted = began.elapsed();
     assert!(lasted >= waited && lasted < 60 * waited, "{lasted:?}");

@@ -2,12 +2,12 @@
 //! run that is short and always the same. `CIPHERGRAM_SEED=17` replays one script,
 //! `CIPHERGRAM_CASES=50` runs fifty times as many.
 
-#[path = "../../fuzz/bodies/framing.rs"]
-mod framing;
 #[path = "../../fuzz/bodies/handshake.rs"]
 mod handshake;
 #[path = "../../fuzz/bodies/operations.rs"]
 mod operations;
+#[path = "../../fuzz/bodies/stream.rs"]
+mod stream;
 
 use ciphergram_tests::seeds;
 use rand_chacha::ChaCha8Rng;
@@ -37,7 +37,7 @@ fn scripts(count: u32, longest: u64, run: fn(&[u8])) {
 
 #[test]
 fn streams_are_the_same_however_they_are_cut() {
-    scripts(2000, 3000, framing::run);
+    scripts(2000, 3000, stream::run);
 }
 
 #[test]

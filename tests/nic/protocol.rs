@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ciphergram_nic::federation::FAREWELL;
 use ciphergram_nic::proto::ack::MAX_ACK_NOTICES;
 use ciphergram_nic::proto::channel::QUIET_SPAN;
-use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
+use ciphergram_nic::proto::datagram::{MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES};
 use ciphergram_nic::proto::endpoint::*;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::path::*;
@@ -25,7 +25,7 @@ use ciphergram_nic::round::JOIN_INBOX;
 use ciphergram_nic::round::aggregator::SPARE_SPAN;
 use ciphergram_nic::round::client::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
-use ciphergram_nic::wire::tcp::{MAX_CONNECTIONS, QUEUE_BYTES, REDIAL_SPAN};
+use ciphergram_nic::wire::tcp::{MAX_CONNECTIONS, QUEUE_BYTES, REDIAL_SPAN, SILENT_SPAN};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../nic-integration")
@@ -104,6 +104,7 @@ fn the_constants_are_those_of_the_code() {
         QUEUE_BYTES,
         MAX_CONNECTIONS,
         REDIAL_SPAN,
+        SILENT_SPAN,
     ]
     .map(|(name, value)| format!("| `{name}` | {value} |"));
     let text = specification();

@@ -2,14 +2,18 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use ciphergram_nic::{federation::Transports, proto::NodeId};
+use ciphergram_nic::{
+    federation::Transports,
+    proto::{DatagramSizes, NodeId},
+    wire::tcp::dial::Proxy,
+};
 use clap::Args;
 
 use super::{
     Agreed, ClientArg, ClientsArgs, EngineArgs, InArg, IntegersChoice, OutArg, ReportArgs, Used,
     files::{Opening, Weighting},
     tune::Tune,
-    values::{ServerName, address, datagram_bytes, node, seconds},
+    values::{ServerName, address, datagram_sizes, node, seconds},
 };
 
 #[derive(Args)]
@@ -136,10 +140,10 @@ pub(crate) struct ServerKeyArg {
     /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
     #[arg(long = "server-key", value_name = "KEY", value_parser = node)]
     pub(crate) node: Option<NodeId>,
-    /// HTTP proxy that connections by TCP go through, http://[USER:PASSWORD@]HOST:PORT [default: that of HTTPS_PROXY, but
-    /// to hosts of NO_PROXY and this machine]
+    /// HTTP proxy for connections by TCP, http://[USER:PASSWORD@]HOST:PORT [default: that of HTTPS_PROXY,
+    /// but to hosts of NO_PROXY and this machine]
     #[arg(long, value_name = "URL")]
-    pub(crate) proxy: Option<String>,
+    pub(crate) proxy: Option<Proxy>,
 }
 
 /// A node's key and its datagrams.
@@ -148,16 +152,16 @@ pub(crate) struct LinkArgs {
     /// This node's key [default of a bundle, and on loopback: server.identity or client.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// The longest datagrams that a path is tried with, in bytes of UDP payload [default: 8900]
-    #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
-    pub(crate) datagram: Option<usize>,
+    /// The longest datagrams that a path is tried with, in bytes of UDP payload
+    #[arg(long, value_name = "BYTES", default_value = "8900", value_parser = datagram_sizes)]
+    pub(crate) datagram: DatagramSizes,
     /// pipelines=N with sockets and a thread each, for cores to spare: serve listens at its port and the ones after
     /// it; poll, to spend a core on some microseconds; of join also paths=N source ports to spray datagrams over, so
     /// that they take different paths, and split=N flows to deal messages to, each with as many paths (paths times
     /// split: at most 16)
     #[arg(long, value_name = "LIST", default_value = "pipelines=1")]
     pub(crate) tune: Tune,
-    /// udp, tcp, or auto: UDP, and where nobody answers by it a connection by TCP to the same port
+    /// udp, tcp, or auto: serve listens by both, others try UDP, then TCP at the same port
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) transport: Transports,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed

@@ -15,7 +15,10 @@ use ciphergram_he::{
     error::ParameterError,
     private_ranges::Rank,
 };
-use ciphergram_nic::proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::MIN_DATAGRAM_BYTES};
+use ciphergram_nic::proto::{
+    DatagramSizes, NodeId,
+    datagram::{MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES},
+};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -121,10 +124,11 @@ pub(super) fn clock(text: &str) -> Result<f64, String> {
 }
 
 /// Parses the longest datagram: no shorter than an answer may be, no longer than UDP carries.
-pub(super) fn datagram_bytes(text: &str) -> Result<usize, String> {
-    let range = MIN_DATAGRAM_BYTES as usize..=MAX_DATAGRAM_BYTES;
-    let bytes = text.parse().ok().filter(|bytes| range.contains(bytes));
-    bytes.ok_or_else(|| format!("a number of bytes from {} to {}", range.start(), range.end()))
+pub(super) fn datagram_sizes(text: &str) -> Result<DatagramSizes, String> {
+    let sizes = text.parse().ok().and_then(|bytes| DatagramSizes::up_to(bytes).ok());
+    sizes.ok_or_else(|| {
+        format!("a number of bytes from {MIN_DATAGRAM_BYTES} to {MAX_DATAGRAM_BYTES}")
+    })
 }
 
 /// Parses a node key, also as the file of one has it, with a comment behind.

@@ -17,7 +17,7 @@ use ciphergram_he::{
     threshold::OpenerKey,
 };
 use ciphergram_nic::federation::{
-    self, Participation, ParticipationPhase, RoundResult, Transport, finish_from_spool,
+    self, Participation, ParticipationPhase, RoundResult, finish_from_spool,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &JoinArgs) -> Result<(), Failure> {
         return Err(Failure::Misuse(text.into()));
     }
     let Tune { paths, split: flows, poll, .. } = args.link.tune;
-    let paths = federation::PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
+    let paths = federation::PathConfig { paths, flows, poll, sizes: args.link.datagram };
     let spool = spool_of(args)?;
     if args.before.is_some() {
         // What is wrong with the rest is said before that takes its time.
@@ -119,8 +119,8 @@ fn take_part(
     }
     let progress = ProgressLine::new(args.report.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, spool, e))?;
-    let (mut round, transport) = match kept {
-        Some(round) => (round, None),
+    let mut round = match kept {
+        Some(round) => round,
         None => {
             let mut reporter = StepReporter { args, progress: &progress, last: None };
             let server = FoundServer::find(args, member.key.number(), paths)?;
@@ -135,7 +135,7 @@ fn take_part(
         error => error,
     })?;
     drop(progress);
-    let (value, lines) = describe(args, &participation, (&round, transport), &clipped_first)?;
+    let (value, lines) = describe(args, &participation, &round, &clipped_first)?;
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
     }
@@ -268,7 +268,7 @@ impl Outputs {
 fn describe(
     args: &JoinArgs,
     participation: &Participation<'_>,
-    (round, transport): (&RoundResult, Option<Transport>),
+    round: &RoundResult,
     clipped_first: &[usize],
 ) -> Result<(Value, Vec<String>), Failure> {
     let (sum, key) = (&round.sum, participation.member.key);
@@ -298,15 +298,19 @@ fn describe(
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
-        "transport": transport.map(|transport| transport.to_string()),
+        "transport": round.transport.map(|transport| transport.to_string()),
         "datagram_bytes": round.stats.datagram_bytes,
         "retransmitted_datagrams": round.stats.retransmitted,
         "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
     let (out, words) = (args.out.path.display(), cohorts.words());
-    let by = if transport == Some(Transport::Tcp) { ", by TCP" } else { "" };
-    lines.push(format!("{out}: {name} of round {} over {words}{by}{closed}", sum.round));
+    if let Some(transport) = round.transport {
+        let (by, stats) = (transport.to_string().to_uppercase(), round.stats);
+        let (bytes, again) = (stats.datagram_bytes, stats.retransmitted);
+        lines.push(format!("by {by}, datagrams of {bytes} bytes, {again} sent again"));
+    }
+    lines.push(format!("{out}: {name} of round {} over {words}{closed}", sum.round));
     Ok((value, lines))
 }
 

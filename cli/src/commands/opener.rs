@@ -6,8 +6,6 @@ use std::{
     ops::ControlFlow,
     path::Path,
     sync::{Arc, OnceLock},
-    thread,
-    time::Instant,
 };
 
 use ciphergram_he::{
@@ -15,8 +13,7 @@ use ciphergram_he::{
     threshold::{OpenRequest, OpenerKey},
 };
 use ciphergram_nic::{
-    NicError,
-    federation::{FederationOpener, OpenerEvent, PathConfig, TRY_SPAN},
+    federation::{OpenerEvent, PathConfig, SocketOpener},
     wire::PcapFile,
 };
 use serde_json::json;
@@ -69,7 +66,7 @@ fn answer(
     report(args.report.json, &value, &[line])
 }
 
-/// Answers what an aggregator asks, until stopped. Of several addresses each is tried until one answers.
+/// Answers what an aggregator asks, until stopped.
 fn serve(
     args: &OpenerArgs,
     files: &MemberFiles,
@@ -78,9 +75,8 @@ fn serve(
 ) -> Result<(), Failure> {
     let nodes = (&*args.agreed.key.path, &args.link, &args.server_key);
     let (found, keys) = nodes::client(nodes, server)?;
-    let targets = found.targets();
     let Tune { paths, split: flows, poll, pipelines } = args.link.tune;
-    let paths = PathConfig { paths, flows, poll, datagram_bytes: args.link.datagram };
+    let paths = PathConfig { paths, flows, poll, sizes: args.link.datagram };
     let pages = args.metrics.map(Pages::start).transpose()?;
     if let Some(pages) = &pages {
         let address = pages.address();
@@ -99,56 +95,51 @@ fn serve(
         }
         say(args.report.json, &value, || line);
     };
-    // Until it is stopped, where the server answers.
-    for target in targets.iter().cycle() {
-        let (wires, paths) = match target.open(pipelines, paths) {
-            Err(NicError::Dial(why)) if stopped_by.get().is_none() => {
-                tell("unreachable", format!("no answer from {server}: {why}"), json!({}));
-                thread::sleep(TRY_SPAN);
-                continue;
-            }
-            opened => opened?,
-        };
-        let identity = keys.identity.clone();
-        let mut service =
-            FederationOpener::new(wires, target.address, keys.server, identity, paths)?;
-        if let Some(path) = &args.link.capture {
-            service.capture(&PcapFile::new(files::create(path, FileKind::Capture)?)?)?;
+    let capture = args.link.capture.as_ref();
+    let capture = capture.map(|path| {
+        let file = files::create(path, FileKind::Capture)?;
+        Ok::<_, Failure>(PcapFile::new(file)?)
+    });
+    let (node, identity) = (keys.server, keys.identity);
+    let service = SocketOpener {
+        server: found,
+        node,
+        identity,
+        paths,
+        pipelines,
+        capture: capture.transpose()?,
+    };
+    service.run(opener, &files.ledger, |event| {
+        if let Some(pages) = &pages {
+            pages.follow(event.as_ref());
         }
-        let (began, mut is_there) = (Instant::now(), false);
-        service.run(opener, &files.ledger, |event| {
-            is_there |= event == Some(OpenerEvent::Attending);
-            if let Some(pages) = &pages {
-                pages.follow(event.as_ref());
+        match event {
+            Some(OpenerEvent::Attending { transport }) => {
+                let by = transport.map(|transport| transport.to_string());
+                let line = format!("opener {place} attends {server}");
+                tell("attending", line, json!({"transport": by}));
             }
-            match event {
-                Some(OpenerEvent::Attending) => {
-                    let transport = target.transport().to_string();
-                    let line = format!("opener {place} attends {server} by {transport}");
-                    tell("attending", line, json!({"transport": transport}));
-                }
-                Some(OpenerEvent::Answered { round, contributors }) => {
-                    let clients: Vec<_> = contributors.iter().map(|c| c.number).collect();
-                    let line = format!("round {round}: answered for a sum of clients {clients:?}");
-                    tell("answered", line, json!({"round": round, "clients": clients}));
-                }
-                Some(OpenerEvent::Refused { reason }) => {
-                    tell("refused", format!("no answer: {reason}"), json!({"reason": reason}));
-                }
-                Some(OpenerEvent::Unreachable) => {
-                    tell("unreachable", format!("no answer from {server}: asking on"), json!({}));
-                }
-                None => {}
+            Some(OpenerEvent::Answered { round, contributors }) => {
+                let clients: Vec<_> = contributors.iter().map(|c| c.number).collect();
+                let line = format!("round {round}: answered for a sum of clients {clients:?}");
+                tell("answered", line, json!({"round": round, "clients": clients}));
             }
-            let goes_on = is_there || targets.len() == 1 || began.elapsed() < TRY_SPAN;
-            match stopped_by.get() {
-                None if goes_on => ControlFlow::Continue(()),
-                _ => ControlFlow::Break(()),
+            Some(OpenerEvent::Refused { reason }) => {
+                tell("refused", format!("no answer: {reason}"), json!({"reason": reason}));
             }
-        })?;
-        if let Some(signal) = stopped_by.get() {
-            return Err(Failure::Stopped(*signal, "stopped".into()));
+            Some(OpenerEvent::Unreachable { dial }) => {
+                let why = dial.map_or_else(String::new, |why| format!(" ({why})"));
+                tell("unreachable", format!("no answer from {server}: asking on{why}"), json!({}));
+            }
+            None => {}
         }
+        match stopped_by.get() {
+            None => ControlFlow::Continue(()),
+            Some(_) => ControlFlow::Break(()),
+        }
+    })?;
+    match stopped_by.get() {
+        Some(signal) => Err(Failure::Stopped(*signal, "stopped".into())),
+        None => Ok(()),
     }
-    Ok(())
 }

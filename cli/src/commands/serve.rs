@@ -125,7 +125,7 @@ fn settings(
         round_deadline: args.deadline,
         whole: !args.by_chunk,
         poll: args.link.tune.poll,
-        datagram_bytes: args.link.datagram,
+        sizes: args.link.datagram,
         ranges_key: RangesEvaluationKey::of_job(
             job,
             key,

@@ -7,7 +7,7 @@ mod open_round;
 mod run;
 mod saved;
 mod sealing;
-mod socket;
+pub(super) mod socket;
 mod stream;
 
 use std::{mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
@@ -21,13 +21,13 @@ use self::{
 };
 pub use self::{
     saved::finish_from_spool,
-    socket::{SocketClient, SocketClientConfig, TRY_SPAN},
+    socket::{SocketClient, SocketClientConfig},
 };
 use super::{
     Error, FAREWELL, PROGRESS_SPAN, fresh_endpoint,
     participation::{Participation, ParticipationPhase, RoundResult},
     pipelines::PipelineSet,
-    target::PathConfig,
+    transport::PathConfig,
 };
 use crate::{
     proto::{Config, Identity, NodeId, Time},
@@ -83,9 +83,9 @@ impl<W: Wire> FederationClient<W> {
     pub fn contribute(
         &mut self,
         participation: &Participation<'_>,
-        observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
+        mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        self.contribute_within(participation.patience, participation, observe)
+        self.contribute_within(participation.patience, participation, &mut observe)
     }
 
     /// As [`contribute`](Self::contribute), with another span for the first answer.
@@ -93,7 +93,7 @@ impl<W: Wire> FederationClient<W> {
         &mut self,
         contact: Duration,
         participation: &Participation<'_>,
-        mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let found = participation.member.key.number();
         if found != self.number {
@@ -115,7 +115,7 @@ impl<W: Wire> FederationClient<W> {
             let driver = &mut self.pipelines.first;
             let ending = driver.run(&mut self.node, |node, now| {
                 let flow = run.iterate(node, now, scope);
-                match phases.follow(now, run.phase(node), &mut observe) {
+                match phases.follow(now, run.phase(node), observe) {
                     ControlFlow::Break(()) if flow.is_continue() => {
                         ControlFlow::Break(Err(Error::Stopped))
                     }
@@ -169,8 +169,8 @@ pub(super) fn connect<W: Wire>(
     config: PathConfig,
 ) -> Result<(PipelineSet<W>, RoundClient), Error> {
     let pipelines = PipelineSet::new(wires, config.sockets(), config.poll)?;
-    let PathConfig { paths, flows, datagram_bytes, .. } = config;
-    let endpoint = fresh_endpoint(identity, datagram_bytes)?;
+    let PathConfig { paths, flows, sizes, .. } = config;
+    let endpoint = fresh_endpoint(identity, sizes)?;
     let node = RoundClient::new(RoundClientConfig {
         endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
         addr: server,
@@ -194,7 +194,7 @@ impl Phases {
         &mut self,
         now: Time,
         phase: ParticipationPhase,
-        observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let begins = self.last.as_ref().map(discriminant) != Some(discriminant(&phase));
         if begins || now >= self.due {

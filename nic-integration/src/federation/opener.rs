@@ -1,5 +1,7 @@
 //! An opener: it answers what an aggregator asks it, once a round.
 
+mod socket;
+
 use std::{net::SocketAddr, ops::ControlFlow, time::Duration};
 
 use ciphergram_he::{
@@ -7,13 +9,20 @@ use ciphergram_he::{
     threshold::{OpenRequest, OpenerKey},
 };
 
-use super::{Error, FAREWELL, PathConfig, client::connect, pipelines::PipelineSet};
+use super::{
+    Error, FAREWELL,
+    client::connect,
+    pipelines::PipelineSet,
+    transport::{PathConfig, Transport},
+};
 use crate::{
     driver::MAX_SLEEP,
     proto::{Identity, NodeId, Time, endpoint::DEFAULT_GIVE_UP},
     round::{RoundClient, RoundClientEvent},
-    wire::{PcapFile, Wire},
+    wire::{PcapFile, Wire, tcp::dial::DialError},
 };
+
+pub use socket::SocketOpener;
 
 /// The span after which an opener that nobody asks tells its prekey as of today: they are good for thirty days.
 const RENEWAL_SPAN: Duration = Duration::from_secs(24 * 3600);
@@ -22,7 +31,10 @@ const RENEWAL_SPAN: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, PartialEq)]
 pub enum OpenerEvent {
     /// The aggregator answers.
-    Attending,
+    Attending {
+        /// By this, where a [`SocketOpener`] chose it.
+        transport: Option<Transport>,
+    },
     /// It answered about a round of these contributors.
     Answered {
         /// The round.
@@ -36,7 +48,10 @@ pub enum OpenerEvent {
         reason: String,
     },
     /// The aggregator is silent, or does not list this node: it is asked again and again.
-    Unreachable,
+    Unreachable {
+        /// Why there is no connection by TCP, if one was tried.
+        dial: Option<DialError>,
+    },
 }
 
 /// An opener that waits for what one aggregator asks.
@@ -92,13 +107,13 @@ impl<W: Wire> FederationOpener<W> {
             let mut events = vec![];
             while let Some(event) = node.poll_event() {
                 if matches!(event, RoundClientEvent::Unreachable | RoundClientEvent::Unlisted) {
-                    events.push(OpenerEvent::Unreachable);
+                    events.push(OpenerEvent::Unreachable { dial: None });
                     is_there = false;
                 }
             }
             if !is_there && node.is_attending() {
                 is_there = true;
-                events.push(OpenerEvent::Attending);
+                events.push(OpenerEvent::Attending { transport: None });
             }
             let answer = node.take_request().map(|request| {
                 answer_request(opener, ledger, (&mut *node, now), &request).map(|event| {

@@ -8,7 +8,7 @@ use ciphergram_he::{
 };
 use zeroize::Zeroizing;
 
-use super::spool::Spool;
+use super::{spool::Spool, transport::Transport};
 use crate::{proto::Stats, round::RoundOpening};
 
 /// A client's contribution to a round.
@@ -57,6 +57,8 @@ pub struct RoundResult {
     pub decrypting: Duration,
     /// The endpoint's counters at the end of the round.
     pub stats: Stats,
+    /// The transport of its datagrams, where a [`SocketClient`](crate::federation::SocketClient) chose it.
+    pub transport: Option<Transport>,
     /// The spool, which holds the sum still, if there is one: to be [removed](Spool::remove) as soon as the
     /// result is where it should be. Until then the same contribution, made again, has the same result.
     pub spool: Option<Spool>,

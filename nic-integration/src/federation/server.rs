@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     driver::MAX_SLEEP,
-    proto::{Config, Identity, Stats, Time},
+    proto::{Config, DatagramSizes, Identity, Stats, Time},
     round::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress},
     wire::{PcapFile, Wire},
 };
@@ -55,8 +55,8 @@ pub struct ServerConfig {
     pub whole: bool,
     /// Polls the sockets instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
-    /// As a [client's](super::PathConfig::datagram_bytes).
-    pub datagram_bytes: Option<usize>,
+    /// The sizes of datagrams that are tried.
+    pub sizes: DatagramSizes,
     /// The key that private ranges are found with, for a job that has such.
     pub ranges_key: Option<Arc<RangesEvaluationKey>>,
 }
@@ -132,7 +132,7 @@ impl<W: Wire> FederationServer<W> {
         }
         let pipelines = PipelineSet::new(wires, 1, config.poll)?;
         let (count, ports) = (pipelines.count(), pipelines.ports()?);
-        let endpoint = fresh_endpoint(config.identity, config.datagram_bytes)?;
+        let endpoint = fresh_endpoint(config.identity, config.sizes)?;
         let settings = AggregatorConfig {
             endpoint: Config { pipelines: count, ports, ..endpoint },
             nodes: config.allowed,

@@ -14,6 +14,8 @@ pub const HEADER_TAG_BYTES: usize = 8;
 pub const TAG_BYTES: usize = 16;
 /// Bytes of a datagram beside its payload.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TAG_BYTES;
+/// The smallest limit of datagrams: an ACK with all its notices fits.
+pub const MIN_DATAGRAM_BYTES: u32 = 768;
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// Bytes of a block: datagrams begin and end at multiples of it within their message, unless they end the message. So

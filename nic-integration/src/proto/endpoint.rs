@@ -20,22 +20,19 @@ use crate::NicError;
 
 pub use config::{
     Config, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SPRAY, IDLE_SPAN, MAX_HANDSHAKE_DATAGRAMS,
-    MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, MIN_DATAGRAM_BYTES, UNCONFIRMED_SPAN,
+    MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, UNCONFIRMED_SPAN,
 };
 pub use usage::Usage;
 
 pub use super::shared::MAX_EVENTS;
 
 use super::accumulator::grain;
-use super::datagram::{
-    BLOCK_BYTES, DatagramKind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix,
-};
+use super::datagram::{BLOCK_BYTES, DatagramKind, OVERHEAD_BYTES, Opcode, read_prefix};
 use super::event::{Cause, EndpointEvent, MessageId, Peer};
 use super::link::PeerLink;
 use super::lock::lock;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox, SumMessage};
 use super::path::{MAX_PATHS, Origin, Route};
-use super::path_size::DatagramSizes;
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::secure::{Gate, NodeId};
 use super::shared::{ChannelId, MAX_PIPELINES, PipelineCommand, SharedState};
@@ -80,19 +77,12 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NicError::OutOfRange`] if the sizes of datagrams are not within [`MIN_DATAGRAM_BYTES`] and
-    /// [`MAX_DATAGRAM_BYTES`], the least not above the most; there is no path, or more than [`MAX_PATHS`]; there is
+    /// [`NicError::OutOfRange`] if the sizes of datagrams are not within `MIN_DATAGRAM_BYTES` and
+    /// `MAX_DATAGRAM_BYTES`, the least not above the most; there is no path, or more than [`MAX_PATHS`]; there is
     /// no pipeline, or more than [`MAX_PIPELINES`]; or somebody may contact us, and the ports are not as many as the
     /// pipelines from the second on.
     pub fn new(config: Config) -> Result<Self, NicError> {
-        let (least, most) = (MIN_DATAGRAM_BYTES as usize, MAX_DATAGRAM_BYTES);
-        let DatagramSizes { least: from, most: to } = config.sizes;
-        for (found, least) in [(from, least), (to, from as usize)] {
-            let (what, found) = ("bytes a datagram", found as usize);
-            if !(least..=most).contains(&found) {
-                return Err(NicError::OutOfRange { what, found, least, most });
-            }
-        }
+        config.sizes.check()?;
         let sockets = usize::from(config.sockets());
         if !(1..=MAX_PATHS).contains(&sockets) {
             return Err(NicError::paths(sockets, MAX_PATHS));

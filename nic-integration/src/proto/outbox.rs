@@ -280,7 +280,7 @@ impl Outbox {
         self.flow(slot.0).resend.push_front(((slot.0, place), Reason::Again));
     }
 
-    /// Returns how many bytes a limit leaves to a flow's next datagram, if that was never sent.
+    /// Returns the bytes of a flow's next payload as a function of their limit; none if it is to be sent again.
     pub(super) fn next_cut(&self, flow: usize) -> Option<impl Fn(u32) -> u32> {
         let flow = self.flows.get(flow).filter(|flow| flow.resend.is_empty())?;
         let outgoing = self.outgoing.get(*flow.unsent.front()?)?;

@@ -35,7 +35,7 @@ pub struct Route {
     pub via: u16,
     /// The other end.
     pub addr: SocketAddr,
-    /// By the connection that the other end made by TCP, not by UDP.
+    /// Whether it is a connection that we accepted (TCP), and no socket of ours.
     pub is_accepted: bool,
 }
 
@@ -71,8 +71,8 @@ pub(super) struct Answered {
     pub(super) newest: (u64, Time),
     /// One of them tried the path.
     pub(super) tried: bool,
-    /// Bytes of the longest of them.
-    pub(super) longest: u32,
+    /// Bytes of the longest of them, and its packet.
+    pub(super) longest: (u32, u64),
 }
 
 /// The state of a path that is tried now and then, and otherwise avoided.
@@ -176,9 +176,9 @@ impl NetworkPath {
         self.size.asking(self.recovery.timeouts()).saturating_sub(OVERHEAD_BYTES as u32)
     }
 
-    /// Notes that datagrams were answered, the longest of so many bytes.
-    pub(super) fn on_answered(&mut self, bytes: u32) {
-        if self.size.on_answered(bytes, self.recovery.timeouts()) {
+    /// Notes that datagrams were answered.
+    pub(super) fn on_answered(&mut self, longest: (u32, u64)) {
+        if self.size.on_answered(longest, self.recovery.timeouts()) {
             self.recovery.set_datagram_bytes(self.size.current());
         }
     }
@@ -222,6 +222,7 @@ impl NetworkPath {
     pub(super) fn clear(&mut self) {
         self.sent.clear();
         (self.in_flight, self.probes, self.answered_to) = (0, 0, 0);
+        self.size.forget_packets();
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::datagram::{MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES};
 use super::time::Time;
+use crate::NicError;
 
 /// The sizes that are tried: of IPv6's smallest link, of tunnels, of Ethernet under IPv6, of jumbo frames.
 pub const DATAGRAM_SIZES: [u32; 4] = [1232, 1372, 1452, 8900];
@@ -32,9 +34,26 @@ impl DatagramSizes {
     pub const DEFAULT: Self = Self { least: 1200, most: 8900 };
 
     /// Returns those up to a longest one.
-    #[must_use]
-    pub fn up_to(most: u32) -> Self {
-        Self { least: Self::DEFAULT.least.min(most), most }
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::OutOfRange`] beyond [`MIN_DATAGRAM_BYTES`] to [`MAX_DATAGRAM_BYTES`].
+    pub fn up_to(most: usize) -> Result<Self, NicError> {
+        let bytes = most as u32;
+        let sizes = Self { least: Self::DEFAULT.least.min(bytes), most: bytes };
+        sizes.check().map(|()| sizes)
+    }
+
+    /// Checks that they are within bounds, and in order.
+    pub(super) fn check(self) -> Result<(), NicError> {
+        let (least, most) = (MIN_DATAGRAM_BYTES as usize, MAX_DATAGRAM_BYTES);
+        for (found, least) in [(self.least, least), (self.most, self.least as usize)] {
+            let (what, found) = ("bytes a datagram", found as usize);
+            if !(least..=most).contains(&found) {
+                return Err(NicError::OutOfRange { what, found, least, most });
+            }
+        }
+        Ok(())
     }
 
     /// Returns one size, whatever a path takes.
@@ -44,7 +63,7 @@ impl DatagramSizes {
     }
 }
 
-/// Cuts a message so that its next datagram has at most so many bytes; returns how many it then has.
+/// The bytes of the next datagram, once its message is cut to a limit.
 pub(super) type CutTo<'a> = &'a dyn Fn(u32) -> u32;
 
 /// The size of a path's datagrams, in bytes of UDP payload.
@@ -55,9 +74,12 @@ pub(super) struct PathSize {
     current: u32,
     /// The tries of each of the longer sizes.
     tries: [Tries; DATAGRAM_SIZES.len()],
-    /// Datagrams longer than the least that were lost since one as long was answered, and the bytes of the last.
+    /// Datagrams longer than the least that were lost since one of `lost_bytes` or more was answered.
     long_lost: u8,
-    lost_bytes: u16,
+    /// Bytes of the last of them.
+    lost_bytes: u32,
+    /// One more than the newest packet of such a length that was answered.
+    long_answered: u64,
     /// When given up sizes are tried again.
     raise: Time,
 }
@@ -85,6 +107,7 @@ impl PathSize {
             tries: Default::default(),
             long_lost: 0,
             lost_bytes: 0,
+            long_answered: 0,
             raise: Time::ZERO,
         }
     }
@@ -128,29 +151,30 @@ impl PathSize {
         }
     }
 
-    /// Returns the size that a datagram of so many bytes tries, if it is longer than those sent without trying.
+    /// Returns the size that a datagram of `bytes` tries, if it is longer than those sent without trying.
     fn tried(&self, bytes: u32) -> Option<usize> {
         let size = self.longer().find(|(_, size)| bytes <= *size);
         size.filter(|_| bytes > self.current).map(|(at, _)| at)
     }
 
-    /// Returns the bytes of a datagram that asks for an answer after so many timeouts in a row.
+    /// Returns the bytes of a datagram that asks for an answer after `timeouts` in a row.
     pub(super) fn asking(&self, timeouts: u32) -> u32 {
         if timeouts >= BLACK_HOLE_TIMEOUTS { self.sizes.least } else { self.current }
     }
 
-    /// Notes that a datagram of so many bytes is sent.
+    /// Notes that a datagram of `bytes` is sent.
     pub(super) fn on_sent(&mut self, bytes: u32) {
         if let Some(at) = self.tried(bytes) {
             self.tries[at].is_open = true;
         }
     }
 
-    /// Notes that datagrams were answered after so many timeouts in a row, of which the longest has so many bytes;
+    /// Notes that datagrams were answered after `timeouts` in a row, of which the longest is `packet`, of `bytes`;
     /// `true` if longer ones are sent from now on.
-    pub(super) fn on_answered(&mut self, bytes: u32, timeouts: u32) -> bool {
-        if bytes > self.sizes.least && bytes >= self.lost_bytes.into() {
+    pub(super) fn on_answered(&mut self, (bytes, packet): (u32, u64), timeouts: u32) -> bool {
+        if bytes > self.sizes.least && bytes >= self.lost_bytes {
             (self.long_lost, self.lost_bytes) = (0, 0);
+            self.long_answered = self.long_answered.max(packet + 1);
         } else if bytes <= self.sizes.least && timeouts >= BLACK_HOLE_TIMEOUTS {
             self.long_lost = BLACK_HOLE_LOSSES;
         }
@@ -164,19 +188,25 @@ impl PathSize {
         is_longer
     }
 
-    /// Notes that a datagram was lost, or, unless that is `proven`, only given up; `true` if that may be a sign of
-    /// congestion, and not of its length.
-    pub(super) fn on_lost(&mut self, bytes: u32, proven: bool) -> bool {
+    /// Notes that a packet of `bytes` was lost, or, unless that is `proven`, only given up; `true` if that may be a
+    /// sign of congestion, and not of its length.
+    pub(super) fn on_lost(&mut self, (bytes, packet): (u32, u64), proven: bool) -> bool {
         if let Some(at) = self.tried(bytes) {
             let lost = self.tries[at].lost.saturating_add(1);
             self.tries[at] = Tries { is_open: false, lost };
             return false;
         }
-        if proven && bytes > self.sizes.least {
+        // One that was sent before as long a one that was answered says nothing.
+        if proven && bytes > self.sizes.least && packet >= self.long_answered {
             self.long_lost = self.long_lost.saturating_add(1);
-            self.lost_bytes = bytes as u16;
+            self.lost_bytes = bytes;
         }
         true
+    }
+
+    /// Forgets the numbers of packets, which begin anew.
+    pub(super) fn forget_packets(&mut self) {
+        self.long_answered = 0;
     }
 
     /// Returns whether the path has begun to drop longer datagrams than the shortest.
@@ -205,9 +235,9 @@ mod tests {
                 return size.current();
             }
             if bytes <= takes {
-                size.on_answered(bytes, 0);
+                size.on_answered((bytes, 0), 0);
             } else {
-                assert!(!size.on_lost(bytes, true), "no congestion");
+                assert!(!size.on_lost((bytes, 0), true), "no congestion");
             }
         }
         panic!("it tries for ever");
@@ -280,9 +310,9 @@ mod tests {
         for (losses, timeouts) in [(16, 0), (0, 2)] {
             let mut size = PathSize::new(SIZES);
             assert_eq!(found(&mut size, 8900), 8900);
-            assert!(!size.is_black_hole() && (0..losses).all(|_| size.on_lost(8900, true)));
+            assert!(!size.is_black_hole() && (0..losses).all(|_| size.on_lost((8900, 9), true)));
             assert_eq!((size.asking(1), size.asking(2)), (8900, 1200));
-            assert!(!size.on_answered(700, timeouts), "short ones pass");
+            assert!(!size.on_answered((700, 5), timeouts), "short ones pass");
             assert!(size.is_black_hole());
             size.fall_back();
             assert_eq!((size.current(), size.is_black_hole()), (1200, false));
@@ -290,13 +320,21 @@ mod tests {
         }
         let mut size = PathSize::new(SIZES);
         found(&mut size, 8900);
-        assert!((0..15).all(|_| size.on_lost(8900, true)) && !size.on_answered(8900, 2));
-        assert!((0..15).all(|_| size.on_lost(8900, true)) && !size.is_black_hole(), "others pass");
+        assert!((0..15).all(|_| size.on_lost((8900, 9), true)) && !size.on_answered((8900, 5), 2));
         assert!(
-            !size.on_answered(1300, 0) && size.on_lost(8900, true) && size.is_black_hole(),
+            (0..15).all(|_| size.on_lost((8900, 9), true)) && !size.is_black_hole(),
+            "others pass"
+        );
+        assert!(
+            !size.on_answered((1300, 5), 0)
+                && size.on_lost((8900, 9), true)
+                && size.is_black_hole(),
             "shorter ones pass"
         );
-        assert!(!size.on_answered(8900, 0) && !size.is_black_hole());
-        assert!((0..99).all(|_| size.on_lost(8900, false)) && !size.is_black_hole(), "no proof");
+        assert!(!size.on_answered((8900, 5), 0) && !size.is_black_hole());
+        assert!(
+            (0..99).all(|_| size.on_lost((8900, 9), false)) && !size.is_black_hole(),
+            "no proof"
+        );
     }
 }

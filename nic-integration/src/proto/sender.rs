@@ -21,7 +21,7 @@ struct SentPacket {
     slot: DatagramSlot,
     sent: Time,
     path: usize,
-    /// Bytes of the datagram.
+    /// Bytes of the datagram; 0 once its path was replaced, of whose successor they say nothing.
     bytes: u32,
     reason: Reason,
 }
@@ -78,12 +78,8 @@ impl Sender {
     /// Notes that a new packet came by `route`.
     pub(super) fn on_received(&mut self, now: Time, route: Route) {
         let Some(replaced) = self.paths.on_received(now, route) else { return };
-        // The lengths of those in flight say nothing of the path that is there now.
-        for packet in &self.paths.all()[replaced].sent {
-            let flight = self.flights.get_mut((packet - self.first_flight) as usize);
-            if let Some(Some(flight)) = flight {
-                flight.bytes = 0;
-            }
+        for flight in self.flights.iter_mut().flatten().filter(|flight| flight.path == replaced) {
+            flight.bytes = 0;
         }
     }
 
@@ -222,7 +218,7 @@ impl Sender {
                 own.count += 1;
                 own.newest = (packet, flight.sent);
                 own.tried |= flight.reason == Reason::Trial;
-                own.longest = own.longest.max(flight.bytes);
+                own.longest = own.longest.max((flight.bytes, packet));
                 outbox.on_committed(flight.slot, peer, events);
             }
         }
@@ -300,7 +296,8 @@ impl Sender {
             return;
         };
         let tried = reason == Reason::Trial;
-        let answered = Answered { path, count: 1, newest: (packet, sent), tried, longest: bytes };
+        let answered =
+            Answered { path, count: 1, newest: (packet, sent), tried, longest: (bytes, packet) };
         self.on_answers(now, &[answered], outbox);
         outbox.on_refused(slot, refusal, peer, events);
     }
@@ -320,7 +317,7 @@ impl Sender {
             return;
         }
         self.take_flight(packet);
-        self.paths.get(path).size.on_lost(bytes, false);
+        self.paths.get(path).size.on_lost((bytes, packet), false);
         if outbox.is_carried(slot, self.by(packet)) {
             self.early += 1;
             outbox.requeue(slot, Reason::Early);
@@ -364,7 +361,7 @@ impl Sender {
     /// loss.
     fn give_up(&mut self, packet: u64, proven: bool, outbox: &mut Outbox) -> bool {
         let Some(flight) = self.take_flight(packet) else { return false };
-        let counts = self.paths.get(flight.path).size.on_lost(flight.bytes, proven);
+        let counts = self.paths.get(flight.path).size.on_lost((flight.bytes, packet), proven);
         let again = outbox.is_carried(flight.slot, self.by(packet));
         if again {
             outbox.requeue(flight.slot, Reason::Again);

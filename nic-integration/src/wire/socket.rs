@@ -2,7 +2,7 @@
 //! arrives (GRO), where it can. Beside them, or alone, connections by TCP.
 
 use std::io::{Error, ErrorKind, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::NicError;
 use crate::proto::{DatagramSizes, Origin, Route};
 
 use super::Wire;
-use super::tcp::{Connections, dial::Dial};
+use super::tcp::{Connections, dial::Dialer};
 use super::waker::WakeSocket;
 
 /// Bytes of buffer asked for in either direction; the system may grant less.
@@ -26,16 +26,16 @@ const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Receives that may pass before it is seen who connects, while there is something to do at once.
-const ACCEPT_EVERY: u8 = 16;
+/// Receives without a poll in a row, while nobody is connected.
+const UNPOLLED_RECEIVES: u8 = 16;
 
 /// One UDP socket, or several of different ports, by which datagrams take different ways; connections by TCP; or both.
 #[derive(Debug)]
 pub struct SocketWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
     connections: Option<Connections>,
-    /// Receives until it is seen who connects.
-    accept_in: u8,
+    /// Such receives that are left.
+    unpolled: u8,
     buffers: Vec<u8>,
     /// Once somebody may wake it.
     wake: Option<WakeSocket>,
@@ -66,30 +66,21 @@ impl SocketWire {
             Ok((socket, state))
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
-        let buffers = vec![0; BUFFERS * BUFFER_BYTES];
-        Ok(Self { sockets, connections: None, accept_in: 0, buffers, wake: None, warned: false })
+        Ok(Self::new(sockets, None))
     }
 
-    /// Makes a wire of connections alone.
-    fn of_connections(connections: Connections) -> Self {
-        let (sockets, buffers) = (vec![], vec![]);
-        Self {
-            sockets,
-            connections: Some(connections),
-            accept_in: 0,
-            buffers,
-            wake: None,
-            warned: false,
-        }
+    fn new(sockets: Vec<(UdpSocket, UdpSocketState)>, connections: Option<Connections>) -> Self {
+        let buffers = if sockets.is_empty() { vec![] } else { vec![0; BUFFERS * BUFFER_BYTES] };
+        Self { sockets, connections, unpolled: 0, buffers, wake: None, warned: false }
     }
 
-    /// Makes a wire of one connection by TCP, which is made anew if it is lost.
+    /// Makes a wire of the connection by TCP that a dialer made, which is made anew if it is lost.
     ///
     /// # Errors
     ///
-    /// [`NicError::Dial`].
-    pub fn dial(dial: Dial) -> Result<Self, NicError> {
-        Connections::dial(dial).map(Self::of_connections)
+    /// [`NicError::Wire`].
+    pub fn dialed(stream: TcpStream, dialer: Dialer) -> Result<Self, NicError> {
+        Ok(Self::new(vec![], Some(Connections::dialed(stream, dialer)?)))
     }
 
     /// Makes a wire of the connections by TCP that others make to an address.
@@ -98,7 +89,7 @@ impl SocketWire {
     ///
     /// [`NicError::Bind`].
     pub fn listen(addr: SocketAddr) -> Result<Self, NicError> {
-        Connections::listen(addr).map(Self::of_connections)
+        Ok(Self::new(vec![], Some(Connections::listen(addr)?)))
     }
 
     /// Also accepts connections by TCP at the address of the first socket.
@@ -106,9 +97,9 @@ impl SocketWire {
     /// # Errors
     ///
     /// [`NicError::Bind`].
-    pub fn and_listen(mut self) -> Result<Self, NicError> {
+    pub fn listen_too(&mut self) -> Result<(), NicError> {
         self.connections = Some(Connections::listen(self.local_addr()?)?);
-        Ok(self)
+        Ok(())
     }
 
     /// Binds a wire of `sockets` sockets for each of `pipelines` pipelines of one process: the
@@ -171,11 +162,11 @@ impl SocketWire {
         Ok(ready)
     }
 
-    /// Returns whether it is quicker to try the only socket than to ask for all.
-    fn is_quick(&mut self) -> bool {
-        let Some(connections) = &mut self.connections else { return self.sockets.len() == 1 };
-        self.accept_in = self.accept_in.checked_sub(1).unwrap_or(ACCEPT_EVERY);
-        self.sockets.len() == 1 && connections.is_empty() && self.accept_in > 0
+    /// Returns whether to try the only socket without a poll, which is quicker, but sees nobody connect.
+    fn skips_poll(&mut self) -> bool {
+        let Some(connections) = &self.connections else { return self.sockets.len() == 1 };
+        self.unpolled = self.unpolled.checked_sub(1).unwrap_or(UNPOLLED_RECEIVES);
+        self.sockets.len() == 1 && connections.is_empty() && self.unpolled > 0
     }
 }
 
@@ -197,6 +188,11 @@ impl Wire for SocketWire {
             && (to.is_accepted || self.sockets.is_empty())
         {
             return connections.send(to.addr, burst, each);
+        }
+        if burst.len() > each && burst.len() < 2 * each {
+            // The first may try a size, which is none of the second's business.
+            let (first, second) = burst.split_at(each);
+            return self.send(to, first, each) && self.send(to, second, second.len());
         }
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
@@ -231,7 +227,7 @@ impl Wire for SocketWire {
         wait: Duration,
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError> {
-        let ready = if wait.is_zero() && self.is_quick() {
+        let ready = if wait.is_zero() && self.skips_poll() {
             None
         } else {
             match self.wait(wait) {

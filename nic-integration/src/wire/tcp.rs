@@ -1,48 +1,53 @@
 //! Datagrams over TCP, for networks that drop UDP: an aggregator listens, a client connects (PROTOCOL §10).
 
 pub mod dial;
-pub mod framing;
+pub mod stream;
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockRef, TcpKeepalive};
 use tracing::{debug, info};
 
+use self::dial::{DialError, Dialer};
+use self::stream::{DatagramSplitter, MAGIC, append_datagram};
 use crate::NicError;
 use crate::proto::{Origin, Route, recovery::MAX_WINDOW_BYTES};
 
-use self::dial::{Dial, DialError};
-use self::framing::{FrameSplitter, GREETING, append_frame};
-
 /// Bytes of datagrams that may wait for a connection to take them: what a sender has in flight, and its answers.
 pub const QUEUE_BYTES: usize = 2 * MAX_WINDOW_BYTES;
-/// The most connections of an aggregator. One more closes the connection that the least was sent by.
+/// The most connections of an aggregator. Before one more the one is closed on which the fewest bytes were sent.
 pub const MAX_CONNECTIONS: usize = 512;
-/// Bytes that are read from a connection before others have their turn.
-const READ_BYTES: usize = 1 << 18;
 /// The wait before a lost connection is made anew.
 pub const REDIAL_SPAN: Duration = Duration::from_secs(1);
+/// The time after which a connection is lost whose other end acknowledges nothing that was sent: in the midst of a
+/// round another one must be made before the peer gives up.
+pub const SILENT_SPAN: Duration = Duration::from_secs(5);
+/// Bytes that are read from a connection before others have their turn.
+const READ_BYTES: usize = 1 << 18;
 /// The silence after which the system asks whether the other end is there; it keeps mappings of NATs alive, too.
 const KEEPALIVE_SPAN: Duration = Duration::from_secs(20);
+/// The wait after which a process that has no space for a connection looks for others.
+const FULL_SPAN: Duration = Duration::from_secs(1);
 
 /// The connections of one wire.
 #[derive(Debug)]
 pub(super) struct Connections {
     role: Role,
+    /// Those that were accepted first are first.
     all: Vec<Connection>,
     buffer: Box<[u8]>,
 }
 
 #[derive(Debug)]
 enum Role {
-    Listens(TcpListener),
-    Dials(Dial, Dialing),
+    /// Accepts connections, but not before this time.
+    Listener(TcpListener, Instant),
+    Dialer(Dialer, Dialing),
 }
 
 /// The state of a client's only connection.
@@ -50,9 +55,9 @@ enum Role {
 enum Dialing {
     Connected,
     /// It was lost; another is made from then on.
-    Waits(Instant),
+    Waiting(Instant),
     /// A thread makes another.
-    Under(Receiver<Result<TcpStream, DialError>>),
+    Connecting(Receiver<Result<TcpStream, DialError>>),
 }
 
 /// One connection.
@@ -60,7 +65,7 @@ enum Dialing {
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
-    splitter: FrameSplitter,
+    splitter: DatagramSplitter,
     /// Bytes to be sent, from `head` on.
     queue: Vec<u8>,
     head: usize,
@@ -77,13 +82,13 @@ impl Connections {
             Ok(listener)
         };
         let listener = bind().map_err(|e: io::Error| NicError::Bind { address, kind: e.kind() })?;
-        Ok(Self::new(Role::Listens(listener)))
+        Ok(Self::new(Role::Listener(listener, Instant::now())))
     }
 
-    /// Connects to an aggregator; from then on a lost connection is made anew.
-    pub(super) fn dial(dial: Dial) -> Result<Self, NicError> {
-        let connection = Connection::new(dial.connect()?, dial.address)?;
-        let mut connections = Self::new(Role::Dials(dial, Dialing::Connected));
+    /// Takes the connection that a dialer made; if it is lost another one is made.
+    pub(super) fn dialed(stream: TcpStream, dialer: Dialer) -> Result<Self, NicError> {
+        let connection = Connection::new(stream, dialer.address)?;
+        let mut connections = Self::new(Role::Dialer(dialer, Dialing::Connected));
         connections.all.push(connection);
         Ok(connections)
     }
@@ -95,9 +100,9 @@ impl Connections {
     /// Returns where it listens, or what it connects from.
     pub(super) fn local_addr(&self) -> Result<SocketAddr, NicError> {
         Ok(match (&self.role, self.all.first()) {
-            (Role::Listens(listener), _) => listener.local_addr()?,
-            (Role::Dials(..), Some(connection)) => connection.stream.local_addr()?,
-            (Role::Dials(dial, _), None) => dial.address,
+            (Role::Listener(listener, _), _) => listener.local_addr()?,
+            (Role::Dialer(..), Some(connection)) => connection.stream.local_addr()?,
+            (Role::Dialer(dialer, _), None) => dialer.address,
         })
     }
 
@@ -106,7 +111,7 @@ impl Connections {
         self.all.is_empty()
     }
 
-    /// Iterates over all that may become ready: the connections, then the listener.
+    /// Iterates over all that may become ready: the connections, then the listener if it accepts now.
     pub(super) fn polled(&self) -> impl Iterator<Item = PollFd<'_>> {
         let connections = self.all.iter().map(|connection| {
             let idle = connection.queue.is_empty();
@@ -114,15 +119,17 @@ impl Connections {
             PollFd::from_borrowed_fd(connection.stream.as_fd(), flags)
         });
         let listener = match &self.role {
-            Role::Listens(listener) => Some(PollFd::new(listener, PollFlags::IN)),
-            Role::Dials(..) => None,
+            Role::Listener(listener, from) if *from <= Instant::now() => {
+                Some(PollFd::new(listener, PollFlags::IN))
+            }
+            _ => None,
         };
         connections.chain(listener)
     }
 
     /// Returns the route of a connection's datagrams.
     fn route(&self, peer: SocketAddr) -> Route {
-        Route { via: 0, addr: peer, is_accepted: matches!(self.role, Role::Listens(_)) }
+        Route { via: 0, addr: peer, is_accepted: matches!(self.role, Role::Listener(..)) }
     }
 
     /// Queues a burst, and sends what it can. Returns `false` if a client's connection has no space just now; an
@@ -133,14 +140,14 @@ impl Connections {
         };
         let connection = &mut self.all[at];
         if connection.queue.len() - connection.head > QUEUE_BYTES {
-            if let Role::Dials(..) = self.role {
+            if let Role::Dialer(..) = self.role {
                 return false;
             }
             // No window allows so much to whoever reads.
             self.close(at, &io::Error::other("nobody reads"));
             return true;
         }
-        burst.chunks(each.max(1)).for_each(|bytes| append_frame(&mut connection.queue, bytes));
+        burst.chunks(each.max(1)).for_each(|bytes| append_datagram(&mut connection.queue, bytes));
         if let Err(error) = connection.flush() {
             self.close(at, &error);
         }
@@ -155,6 +162,7 @@ impl Connections {
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> usize {
         let mut count = 0;
+        let accepts = ready.get(self.all.len()) == Some(&true);
         // From the last one, since closing one moves those behind it.
         for at in (0..self.all.len()).rev().filter(|at| ready[*at]) {
             let route = self.route(self.all[at].peer);
@@ -166,7 +174,7 @@ impl Connections {
                 Err(error) => self.close(at, &error),
             }
         }
-        if ready.last() == Some(&true) {
+        if accepts {
             self.accept();
         }
         self.redial();
@@ -174,24 +182,27 @@ impl Connections {
     }
 
     /// Accepts one of those who connect.
-    pub(super) fn accept(&mut self) {
-        let Role::Listens(listener) = &self.role else { return };
-        let accept = || {
-            let (stream, peer) = listener.accept()?;
-            Connection::new(stream, peer)
+    fn accept(&mut self) {
+        let Role::Listener(listener, from) = &mut self.role else { return };
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if is_full(&error) => {
+                *from = Instant::now() + FULL_SPAN;
+                return self.close_least(&error);
+            }
+            // Whoever connected is gone.
+            Err(error) => return debug!(%error, "no connection"),
         };
-        match accept() {
-            Ok(connection) => self.all.push(connection),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-            // The process has no space for one more.
-            Err(error) => return self.close_least(&error),
-        }
-        if self.all.len() > MAX_CONNECTIONS {
+        if self.all.len() >= MAX_CONNECTIONS {
             self.close_least(&io::Error::other("there are too many connections"));
+        }
+        match Connection::new(stream, peer) {
+            Ok(connection) => self.all.push(connection),
+            Err(error) => debug!(%peer, %error, "no connection"),
         }
     }
 
-    /// Closes the connection that the least was sent by: strangers get little.
+    /// Closes the oldest of the connections on which the fewest bytes were sent: strangers are sent little.
     fn close_least(&mut self, error: &io::Error) {
         let least = self.all.iter().enumerate().min_by_key(|(_, connection)| connection.sent);
         if let Some((at, _)) = least {
@@ -199,45 +210,42 @@ impl Connections {
         }
     }
 
-    /// Makes a lost connection anew, on a thread of its own, since that takes its time.
+    /// Makes a lost connection anew.
     fn redial(&mut self) {
-        let Role::Dials(dial, dialing) = &mut self.role else { return };
-        let now = Instant::now();
-        match dialing {
-            Dialing::Waits(until) if *until <= now => {
-                let (sender, receiver) = channel();
-                let dial = dial.clone();
-                thread::spawn(move || sender.send(dial.connect()));
-                *dialing = Dialing::Under(receiver);
+        let Role::Dialer(dialer, dialing) = &mut self.role else { return };
+        let (now, to) = (Instant::now(), dialer.address);
+        let ended = match dialing {
+            Dialing::Waiting(until) if *until <= now => {
+                *dialing = Dialing::Connecting(dialer.start());
+                return;
             }
-            Dialing::Under(receiver) => match receiver.try_recv() {
-                Err(TryRecvError::Empty) => {}
-                ended => {
-                    let stream = ended
-                        .map_err(io::Error::other)
-                        .and_then(|dialed| dialed.map_err(io::Error::other));
-                    match stream.and_then(|stream| Connection::new(stream, dial.address)) {
-                        Ok(connection) => {
-                            info!(to = %dial.address, "connected again");
-                            self.all.push(connection);
-                            *dialing = Dialing::Connected;
-                        }
-                        Err(error) => {
-                            debug!(to = %dial.address, %error, "not connected yet");
-                            *dialing = Dialing::Waits(now + REDIAL_SPAN);
-                        }
-                    }
-                }
-            },
-            Dialing::Connected | Dialing::Waits(_) => {}
+            Dialing::Connecting(receiver) => receiver.try_recv(),
+            Dialing::Connected | Dialing::Waiting(_) => return,
+        };
+        let stream = match ended {
+            Err(TryRecvError::Empty) => return,
+            ended => {
+                ended.map_err(io::Error::other).and_then(|dialed| dialed.map_err(io::Error::other))
+            }
+        };
+        match stream.and_then(|stream| Connection::new(stream, to)) {
+            Ok(connection) => {
+                info!(%to, "connected again");
+                self.all.push(connection);
+                *dialing = Dialing::Connected;
+            }
+            Err(error) => {
+                debug!(%to, %error, "not connected yet");
+                *dialing = Dialing::Waiting(now + REDIAL_SPAN);
+            }
         }
     }
 
     fn close(&mut self, at: usize, error: &io::Error) {
-        let Connection { peer, sent, .. } = self.all.swap_remove(at);
+        let Connection { peer, sent, .. } = self.all.remove(at);
         info!(%peer, sent, %error, "the connection ends");
-        if let Role::Dials(_, dialing) = &mut self.role {
-            *dialing = Dialing::Waits(Instant::now() + REDIAL_SPAN);
+        if let Role::Dialer(_, dialing) = &mut self.role {
+            *dialing = Dialing::Waiting(Instant::now() + REDIAL_SPAN);
         }
     }
 }
@@ -247,9 +255,12 @@ impl Connection {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_SPAN).with_interval(KEEPALIVE_SPAN);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        let splitter = FrameSplitter::default();
-        Ok(Self { stream, peer, splitter, queue: GREETING.to_vec(), head: 0, sent: 0 })
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_keepalive(&keepalive)?;
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(SILENT_SPAN))?;
+        let splitter = DatagramSplitter::default();
+        Ok(Self { stream, peer, splitter, queue: MAGIC.to_vec(), head: 0, sent: 0 })
     }
 
     /// Sends what waits, as far as the system takes it.
@@ -294,4 +305,11 @@ impl Connection {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Returns whether the process, or the system, has no space for one more connection.
+fn is_full(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let full = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    full.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ciphergram_nic::faults::Faults;
-use ciphergram_nic::proto::{Time, endpoint::MIN_DATAGRAM_BYTES};
+use ciphergram_nic::proto::{Time, datagram::MIN_DATAGRAM_BYTES};
 use ciphergram_nic::round::AggregatorConfig;
 use ciphergram_nic::sim::Clock;
 use rand_chacha::ChaCha8Rng;

@@ -22,7 +22,7 @@ use ciphergram_nic::federation::{
     Error, FederationClient, FederationServer, Observation, Participation, PathConfig, RoundResult,
     ServerConfig,
 };
-use ciphergram_nic::proto::Identity;
+use ciphergram_nic::proto::{DatagramSizes, Identity};
 use ciphergram_nic::round::AggregatorEvent;
 use ciphergram_nic::wire::{SocketWire, Wire};
 
@@ -191,7 +191,7 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         whole: false,
         round_deadline: PATIENCE,
         poll: false,
-        datagram_bytes: None,
+        sizes: DatagramSizes::DEFAULT,
         ranges_key: None,
     }
 }

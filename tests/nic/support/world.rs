@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
+use ciphergram_nic::proto::datagram::MIN_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::{
-    DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MIN_DATAGRAM_BYTES,
+    DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS,
 };
 use ciphergram_nic::proto::{
     ChunkAdder, ChunkLayout, Config, DatagramSizes, Endpoint, Identity, NodeId, Peer, Refusal,

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, channel};
+use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,12 +13,13 @@ use ciphergram_he::SecretKey;
 use ciphergram_he::params::Scheme;
 use ciphergram_nic::NicError;
 use ciphergram_nic::federation::{
-    Error, PathConfig, RoundResult, ServerAddress, ServerConfig, SocketClient, SocketClientConfig,
-    Transport, Transports,
+    Error, FederationClient, PathConfig, RoundResult, ServerCandidates, ServerConfig, SocketClient,
+    SocketClientConfig, Transport, Transports,
 };
-use ciphergram_nic::wire::SocketWire;
-use ciphergram_nic::wire::tcp::dial::DialError;
-use ciphergram_nic::wire::tcp::framing::GREETING;
+use ciphergram_nic::proto::{Origin, Route};
+use ciphergram_nic::wire::tcp::dial::{DialError, Dialer};
+use ciphergram_nic::wire::tcp::stream::MAGIC;
+use ciphergram_nic::wire::{SocketWire, Wire};
 
 use crate::support::federation::*;
 
@@ -37,7 +39,7 @@ fn serve_by(transports: Transports, config: ServerConfig) -> Serving {
     serve_over(bound(transports), key, job(key), config, |_| false)
 }
 
-fn reached(server: ServerAddress, number: u16) -> SocketClient {
+fn reached(server: ServerCandidates, number: u16) -> SocketClient {
     let (paths, pipelines) = (PathConfig::default(), 1);
     SocketClient::new(SocketClientConfig {
         server,
@@ -49,41 +51,40 @@ fn reached(server: ServerAddress, number: u16) -> SocketClient {
     })
 }
 
-type Outcome = Result<(RoundResult, Option<Transport>), Error>;
+type Outcome = Result<RoundResult, Error>;
 
 /// Takes part in a round, in a thread of its own.
-fn join(server: ServerAddress, number: u16, patience: Duration) -> JoinHandle<Outcome> {
+fn join(server: ServerCandidates, number: u16, patience: Duration) -> JoinHandle<Outcome> {
     thread::spawn(move || {
         let update = update(number, 0, VALUES);
         let mut participation = participation(lattice(), &update, number);
         participation.patience = patience;
         let mut client = reached(server, number);
         let result = client.contribute(&participation, |_| ControlFlow::Continue(()))?;
-        let transport = client.transport();
         client.leave()?;
-        Ok((result, transport))
+        Ok(result)
     })
 }
 
-fn at(address: SocketAddr, transports: Transports, proxy: Option<SocketAddr>) -> ServerAddress {
-    let proxy = proxy.map(|proxy| format!("http://user:secret@{proxy}"));
-    ServerAddress::find(&address.to_string(), transports, proxy.as_deref()).unwrap()
+fn at(address: SocketAddr, transports: Transports, proxy: Option<SocketAddr>) -> ServerCandidates {
+    let proxy = proxy.map(|proxy| format!("http://user:secret@{proxy}").parse().unwrap());
+    ServerCandidates::resolve(&address.to_string(), transports, proxy).unwrap()
 }
 
 /// Checks that all have the exact sum; returns what carried each one's datagrams.
 fn all_exact(clients: Vec<JoinHandle<Outcome>>) -> Vec<Option<Transport>> {
-    let ends = clients.into_iter().map(|client| client.join().unwrap().unwrap());
-    let (results, transports): (Vec<_>, Vec<_>) = ends.unzip();
-    let count = results.len();
+    let results = clients.into_iter().map(|client| client.join().unwrap().unwrap());
     let results: BTreeMap<_, _> = (0..).zip(results).collect();
+    let (count, transports) = (results.len(), results.values().map(|result| result.transport));
+    let transports = transports.collect();
     assert_eq!(check_results(lattice(), &results, &[]).first(), Some(&count));
     transports
 }
 
 #[test]
 fn clients_of_both_transports_share_a_round() {
-    let serving = serve_by(Transports::Any, config(3, 3));
-    let choices = [Transports::Only(Transport::Udp), TCP, Transports::Any];
+    let serving = serve_by(Transports::Auto, config(3, 3));
+    let choices = [Transports::Only(Transport::Udp), TCP, Transports::Auto];
     let join = |(number, choice)| join(at(serving.addr, choice, None), number, PATIENCE);
     let transports = all_exact((0..).zip(choices).map(join).collect());
     assert_eq!(transports, [Transport::Udp, Transport::Tcp, Transport::Udp].map(Some));
@@ -94,7 +95,7 @@ fn where_udp_is_dropped_tcp_is_tried() {
     let serving = serve_by(TCP, config(2, 2));
     // Its datagrams arrive, and nobody answers.
     let hole = UdpSocket::bind(serving.addr).unwrap();
-    let clients = (0..2).map(|n| join(at(serving.addr, Transports::Any, None), n, PATIENCE));
+    let clients = (0..2).map(|n| join(at(serving.addr, Transports::Auto, None), n, PATIENCE));
     assert_eq!(all_exact(clients.collect()), [Some(Transport::Tcp); 2]);
     assert!(hole.recv(&mut [0; 2000]).is_ok(), "UDP is tried first");
 }
@@ -155,7 +156,7 @@ fn proxy(to: SocketAddr, gate: Gate) -> (SocketAddr, Receiver<String>) {
 #[test]
 fn a_proxy_carries_a_round_even_if_a_connection_breaks() {
     for gate in [Gate::Forwards, Gate::Breaks(50_000)] {
-        let serving = serve_by(Transports::Any, config(2, 2));
+        let serving = serve_by(Transports::Auto, config(2, 2));
         let (proxy, questions) = proxy(serving.addr, gate);
         let clients = vec![
             join(at(serving.addr, TCP, Some(proxy)), 0, PATIENCE),
@@ -179,7 +180,7 @@ fn what_a_proxy_refuses_is_named() {
         let (proxy, _) = proxy(nobody, Gate::Says(text));
         let ended = join(at(nobody, TCP, Some(proxy)), 0, patience).join().unwrap();
         match ended.map(|_| ()) {
-            Err(Error::Nic(NicError::Dial(fault))) => (fault.to_string(), fault, proxy),
+            Err(Error::Unreachable { dial: Some(fault), .. }) => (fault.to_string(), fault, proxy),
             other => panic!("{other:?}"),
         }
     };
@@ -199,57 +200,94 @@ fn what_a_proxy_refuses_is_named() {
     let endless: &str = Box::leak("HTTP/1.1 200 OK\r\n".repeat(1000).into_boxed_str());
     for text in ["", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\r\n", endless] {
         let (line, fault, _) = fault(text, moment);
-        assert!(matches!(fault, DialError::Silent { .. }), "{line}");
+        assert!(matches!(fault, DialError::NoHttp { .. }), "{line}");
     }
     let closed = join(at(nobody, TCP, None), 0, moment).join().unwrap().map(|_| ());
-    assert!(
-        matches!(closed, Err(Error::Nic(NicError::Dial(DialError::Connect { .. })))),
-        "{closed:?}"
-    );
+    let Err(Error::Unreachable { dial: Some(DialError::Connect { .. }), .. }) = closed else {
+        panic!("{closed:?}")
+    };
 }
 
 #[test]
 fn connections_that_are_misused_end_alone() {
-    let serving = serve_by(Transports::Any, config(2, 2));
+    let serving = serve_by(Transports::Auto, config(2, 2));
     let connect = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(serving.addr).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
-    let frame = |bytes: &[u8]| [&(bytes.len() as u16).to_le_bytes(), bytes].concat();
-    let greeted = |bytes: &[u8]| [&GREETING[..], bytes].concat();
-    // These are closed, after the greeting that everyone gets.
-    for bytes in
-        [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), greeted(&[0, 0]), greeted(&[0xff, 0xff])]
-    {
+    let with_length = |bytes: &[u8]| [&(bytes.len() as u16).to_le_bytes(), bytes].concat();
+    let with_magic = |bytes: &[u8]| [&MAGIC[..], bytes].concat();
+    // These are closed, after the magic that everyone gets.
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+        with_magic(&[0, 0]),
+        with_magic(&[0xff, 0xff]),
+    ] {
         let mut got = vec![];
         // Its system may say that we sent on.
         let _ = connect(&bytes).read_to_end(&mut got);
-        assert!(GREETING.starts_with(&got), "{got:?}");
+        assert!(MAGIC.starts_with(&got), "{got:?}");
     }
-    // These stay: half a frame, and nothing at all.
-    let _open = [connect(&greeted(&frame(&[7; 100])[..50])), connect(&[])];
+    // These stay: half a datagram, and nothing at all.
+    let _open = [connect(&with_magic(&with_length(&[7; 100])[..50])), connect(&[])];
     // Junk, of one who never reads.
-    let flood = greeted(&frame(&[7; 1000]).repeat(1000));
+    let flood = with_magic(&with_length(&[7; 1000]).repeat(1000));
     let _flooding = connect(&flood);
     let clients = (0..2).map(|n| join(at(serving.addr, TCP, None), n, PATIENCE));
     assert_eq!(all_exact(clients.collect()), [Some(Transport::Tcp); 2]);
 }
 
+/// Sends by two wires in turn, some bursts by each.
+struct Alternating {
+    wires: [SocketWire; 2],
+    sent: usize,
+}
+
+impl Wire for Alternating {
+    fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError> {
+        self.wires[0].local_addrs()
+    }
+
+    fn burst_limit(&self) -> usize {
+        self.wires[0].burst_limit()
+    }
+
+    fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
+        self.sent += 1;
+        self.wires[self.sent / 4 % 2].send(to, burst, each)
+    }
+
+    fn receive(
+        &mut self,
+        wait: Duration,
+        take: &mut dyn FnMut(Origin, &mut [u8]),
+    ) -> Result<usize, NicError> {
+        let [udp, tcp] = &mut self.wires;
+        let count = udp.receive(wait.min(Duration::from_millis(1)), take)?;
+        Ok(count + tcp.receive(Duration::ZERO, take)?)
+    }
+
+    fn waker(&mut self) -> Result<Waker, NicError> {
+        self.wires[0].waker()
+    }
+}
+
 #[test]
 fn both_transports_of_one_client_count_once() {
-    let serving = serve_by(Transports::Any, config(2, 2));
-    let [udp, tcp] = [Transports::Only(Transport::Udp), TCP];
-    // Two processes of one client: the later one takes its place.
-    let first = join(at(serving.addr, udp, None), 0, Duration::from_secs(5));
-    serving.wait_for_joins(1);
-    let second = join(at(serving.addr, tcp, None), 0, PATIENCE);
-    let other = join(at(serving.addr, udp, None), 1, PATIENCE);
-    let ends = [first, second, other].map(|client| client.join().unwrap());
-    let of_zero = ends[..2].iter().filter(|end| end.is_ok()).count();
-    assert!(of_zero >= 1 && ends[2].is_ok());
-    let [first, second, other] = ends;
-    let own = second.or(first).unwrap().0;
-    let results = BTreeMap::from([(0, own), (1, other.unwrap().0)]);
-    assert_eq!(check_results(lattice(), &results, &[]).first(), Some(&2));
+    let serving = serve_by(Transports::Auto, config(2, 2));
+    let addr = serving.addr;
+    let moving = thread::spawn(move || {
+        let dialer = Dialer::direct(addr);
+        let tcp = SocketWire::dialed(dialer.connect().unwrap(), dialer).unwrap();
+        let udp = SocketWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let wires = vec![Alternating { wires: [udp, tcp], sent: 0 }];
+        let (server, paths) = (crate::support::federation::server().id(), PathConfig::default());
+        let mut client = FederationClient::new(wires, addr, server, 0, node(0), paths).unwrap();
+        let update = update(0, 0, VALUES);
+        let participation = participation(lattice(), &update, 0);
+        client.contribute(&participation, |_| ControlFlow::Continue(()))
+    });
+    let clients = vec![moving, join(at(addr, Transports::Auto, None), 1, PATIENCE)];
+    assert_eq!(all_exact(clients), [None, Some(Transport::Udp)]);
 }

@@ -10,9 +10,9 @@ use std::{
 use ciphergram_nic::{
     federation::{
         Error, Participation, ParticipationPhase, PathConfig, RoundResult, SocketClient,
-        SocketClientConfig, Transport,
+        SocketClientConfig,
     },
-    wire::PcapFile,
+    wire::{PcapFile, tcp::dial::DialError},
 };
 
 use super::refused;
@@ -50,13 +50,13 @@ impl<'a> FoundServer<'a> {
         Ok(Self { args, client: SocketClient::new(config), key_source: keys.server_source })
     }
 
-    /// Takes part in a round wherever somebody answers, and takes leave. Returns also what carried the datagrams.
+    /// Takes part in a round by whichever way somebody answers, and takes leave.
     pub(super) fn contribute(
         mut self,
         participation: &Participation<'_>,
         spool: &Path,
         mut follow: impl FnMut(ParticipationPhase),
-    ) -> Result<(RoundResult, Option<Transport>), Failure> {
+    ) -> Result<RoundResult, Failure> {
         if let Some(path) = &self.args.link.capture {
             self.client.capture(PcapFile::new(files::create(path, FileKind::Capture)?)?);
         }
@@ -79,12 +79,11 @@ impl<'a> FoundServer<'a> {
         };
         match self.client.contribute(participation, observe) {
             Ok(result) => {
-                let transport = self.client.transport();
                 self.client.leave()?;
-                Ok((result, transport))
+                Ok(result)
             }
-            Err(Error::Unreachable { has_answered, is_closed, .. }) => {
-                Err(self.silence(has_answered, is_closed))
+            Err(Error::Unreachable { has_answered, is_closed, dial, .. }) => {
+                Err(self.silence(has_answered, is_closed, dial))
             }
             Err(Error::Unlisted { server, node }) => Err(Failure::Work(format!(
                 "{} does not list this node, {node}: its owner adds it to the allow list (`ciphergram serve --allow`)",
@@ -95,8 +94,8 @@ impl<'a> FoundServer<'a> {
     }
 
     /// Describes why nobody answers, as far as that can be told from here.
-    fn silence(&self, has_answered: bool, is_closed: bool) -> Failure {
-        let server = self.describe(self.client.addresses());
+    fn silence(&self, has_answered: bool, is_closed: bool, dial: Option<DialError>) -> Failure {
+        let server = self.describe(self.client.server().addresses());
         let seconds = self.args.wait.as_secs_f64();
         let why = if has_answered {
             "it answered before, and is gone or cut off; the same command goes on with what was \
@@ -111,7 +110,12 @@ impl<'a> FoundServer<'a> {
                 self.key_source
             )
         };
-        Failure::Work(format!("no answer from {server} in {seconds} s: {why}"))
+        let dial = match dial {
+            // Of a port where nothing listens this is no news.
+            Some(why) if !is_closed => format!("; {why}"),
+            _ => String::new(),
+        };
+        Failure::Work(format!("no answer from {server} in {seconds} s: {why}{dial}"))
     }
 
     /// Names the server as it was typed, and the addresses that this stands for.

@@ -48,8 +48,8 @@ impl Pages {
         let mut state = lock(&self.state);
         state.turned = Instant::now();
         match event {
-            Some(OpenerEvent::Attending) => state.attends = true,
-            Some(OpenerEvent::Unreachable) => state.attends = false,
+            Some(OpenerEvent::Attending { .. }) => state.attends = true,
+            Some(OpenerEvent::Unreachable { .. }) => state.attends = false,
             Some(OpenerEvent::Answered { round, .. }) => {
                 (state.answered, state.round) = (state.answered + 1, Some(*round));
             }

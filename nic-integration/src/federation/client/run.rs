@@ -232,7 +232,13 @@ impl<'a> Run<'a> {
     }
 
     fn unreachable(&self, waited: Duration, has_answered: bool) -> Error {
-        Error::Unreachable { server: self.server, waited, has_answered, is_closed: false }
+        Error::Unreachable {
+            server: self.server,
+            waited,
+            has_answered,
+            is_closed: false,
+            dial: None,
+        }
     }
 
     /// Returns the part of the round that it is in.
@@ -409,6 +415,7 @@ impl<'a> Run<'a> {
             exchanging,
             decrypting,
             stats,
+            transport: None,
             spool,
         })
     }

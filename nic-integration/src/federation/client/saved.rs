@@ -56,6 +56,7 @@ pub(super) fn finish_saved(
         exchanging: Duration::ZERO,
         decrypting,
         stats: Stats::default(),
+        transport: None,
         spool,
     })
 }

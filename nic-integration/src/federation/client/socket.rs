@@ -1,38 +1,42 @@
-//! A client of an aggregator that is looked for at several places.
+//! A client of an aggregator that is looked for at several addresses, by UDP and TCP.
 
 use std::{
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     ops::ControlFlow,
-    sync::mpsc::{RecvTimeoutError, channel},
+    sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
 };
 
-use super::{FederationClient, PathConfig};
+use super::FederationClient;
 use crate::{
     NicError,
     federation::{
         Error, PROGRESS_SPAN,
+        candidate::{Candidate, ServerCandidates},
         participation::{Participation, ParticipationPhase, RoundResult},
-        target::{ServerAddress, Target, Transport},
+        transport::PathConfig,
     },
     proto::{Identity, NodeId},
-    wire::{PcapFile, SocketWire, tcp::dial::DialError},
+    wire::{
+        PcapFile, SocketWire,
+        tcp::dial::{DialError, Dialer},
+    },
 };
 
-/// The time for which one of several places is tried before the next one is.
-pub const TRY_SPAN: Duration = Duration::from_secs(2);
-/// The wait after a connection was refused.
-const REFUSED_SPAN: Duration = Duration::from_millis(200);
+/// The time for which one of several candidates is tried before the next one is.
+pub(crate) const TRY_SPAN: Duration = Duration::from_secs(2);
+/// The wait after a connection that was refused.
+const RETRY_SPAN: Duration = Duration::from_millis(200);
 /// The wait for a host's word that nothing listens at a port.
-const REFUSAL_SPAN: Duration = Duration::from_millis(300);
+const ICMP_SPAN: Duration = Duration::from_millis(300);
 
 /// What a client needs to reach its aggregator.
 #[derive(Clone)]
 pub struct SocketClientConfig {
-    /// Where the aggregator may be.
-    pub server: ServerAddress,
+    /// The ways to the aggregator.
+    pub server: ServerCandidates,
     /// The aggregator's node.
     pub node: NodeId,
     /// The number that the client contributes as.
@@ -45,12 +49,14 @@ pub struct SocketClientConfig {
     pub pipelines: u16,
 }
 
-/// A client of one aggregator, which stays with the place that answered from round to round.
+/// A client of one aggregator, which stays with the candidate that answered from round to round.
 pub struct SocketClient {
     config: SocketClientConfig,
     capture: Option<PcapFile>,
     connected: Option<(usize, FederationClient<SocketWire>)>,
 }
+
+type Observe<'a> = &'a mut dyn FnMut(ParticipationPhase) -> ControlFlow<()>;
 
 impl SocketClient {
     /// Makes a client that has asked nobody yet.
@@ -64,42 +70,38 @@ impl SocketClient {
         self.capture = Some(file);
     }
 
-    /// Returns the aggregator's addresses.
+    /// Returns the ways to the aggregator.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        self.config.server.addresses()
+    pub fn server(&self) -> &ServerCandidates {
+        &self.config.server
     }
 
-    /// Returns what carried the datagrams of the last round that ended well.
-    #[must_use]
-    pub fn transport(&self) -> Option<Transport> {
-        let (at, _) = self.connected.as_ref()?;
-        Some(self.config.server.targets()[*at].transport())
-    }
-
-    /// Takes part in one round, as [`FederationClient::contribute`] does, at whichever place answers. They are tried
-    /// one after the other, until none has answered for the [patience](Participation::patience) of the client.
+    /// Takes part in one round, as [`FederationClient::contribute`] does, by whichever way somebody answers. They are
+    /// tried one after the other, until none has answered for the [patience](Participation::patience) of the client.
     ///
     /// # Errors
     ///
-    /// See [`Error`]; [`Error::Unreachable`] is of all places, and names the first. [`NicError::Dial`] if there are
-    /// connections by TCP alone, and none was made.
+    /// See [`Error`]; [`Error::Unreachable`] is of all ways, and names the first.
     pub fn contribute(
         &mut self,
         participation: &Participation<'_>,
         mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        let targets = self.config.server.targets().to_vec();
-        let (wait, are_several) = (participation.patience, targets.len() > 1);
+        let candidates = self.config.server.all().to_vec();
+        let (wait, are_several) = (participation.patience, candidates.len() > 1);
+        let by_tcp_alone = candidates.iter().all(|way| matches!(way, Candidate::Tcp(_)));
         let start = self.connected.as_ref().map_or(0, |(at, _)| *at);
-        let (mut silent_since, mut has_answered, mut fault) = (Instant::now(), false, None);
-        for (at, target) in targets.iter().enumerate().cycle().skip(start) {
+        let (mut silent_since, mut has_answered, mut dial) = (Instant::now(), false, None);
+        for (at, candidate) in candidates.iter().enumerate().cycle().skip(start) {
             let mut contact = wait.saturating_sub(silent_since.elapsed());
             // Where the last round was, all of the time is given.
             if are_several && self.connected.is_none() {
-                contact = contact.min(TRY_SPAN).min(wait / targets.len() as u32);
+                contact = contact.min(TRY_SPAN).min(wait / candidates.len() as u32);
             }
-            match self.contribute_at((at, target), participation, contact, &mut observe) {
+            match self.contribute_by((at, candidate), participation, contact, &mut observe) {
+                Ok(result) => {
+                    return Ok(RoundResult { transport: Some(candidate.transport()), ..result });
+                }
                 // Without a spool it would be another contribution, and the first may be in a sum already.
                 Err(error @ Error::Unreachable { has_answered: true, .. })
                     if participation.spool.is_none() =>
@@ -109,46 +111,39 @@ impl SocketClient {
                 Err(Error::Unreachable { has_answered: answered, .. }) => {
                     has_answered |= answered;
                     if answered && are_several {
-                        // It was there: it may come back, here or at another place.
+                        // It was there: it may come back, here or elsewhere.
                         silent_since = Instant::now();
                     } else if answered || silent_since.elapsed() >= wait {
                         break;
                     }
                 }
                 Err(Error::Nic(NicError::Dial(why))) => {
-                    let is_final = is_final(why) && targets.iter().all(is_tcp);
-                    fault = Some(why);
-                    if is_final || silent_since.elapsed() >= wait {
+                    dial = Some(why);
+                    if (why.is_final() && by_tcp_alone) || silent_since.elapsed() >= wait {
                         break;
                     }
-                    thread::sleep(REFUSED_SPAN.min(wait));
+                    pause(RETRY_SPAN.min(wait), silent_since, &mut observe)?;
                 }
-                ended => return ended,
+                Err(error) => return Err(error),
             }
         }
-        match fault {
-            Some(why) if !has_answered && targets.iter().all(is_tcp) => {
-                Err(NicError::from(why).into())
-            }
-            _ => {
-                let is_closed = !has_answered && self.addresses().iter().all(is_closed);
-                let server = targets[0].address;
-                Err(Error::Unreachable { server, waited: wait, has_answered, is_closed })
-            }
-        }
+        let addresses = self.config.server.addresses();
+        let is_closed = !has_answered && !addresses.is_empty() && addresses.iter().all(is_closed);
+        let server = candidates[0].address();
+        Err(Error::Unreachable { server, waited: wait, has_answered, is_closed, dial })
     }
 
-    /// Takes part in a round where the last one was, else at a place, which has a span to answer in.
-    fn contribute_at(
+    /// Takes part in a round where the last one was, else by a candidate, which has a span to answer in.
+    fn contribute_by(
         &mut self,
-        (at, target): (usize, &Target),
+        (at, candidate): (usize, &Candidate),
         participation: &Participation<'_>,
         contact: Duration,
-        observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
+        observe: Observe<'_>,
     ) -> Result<RoundResult, Error> {
         let mut client = match self.connected.take() {
             Some((_, client)) => client,
-            None => self.connect(target, observe)?,
+            None => self.connect(candidate, observe)?,
         };
         let ended = client.contribute_within(contact, participation, observe);
         match &ended {
@@ -164,17 +159,19 @@ impl SocketClient {
 
     fn connect(
         &mut self,
-        target: &Target,
-        observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
+        candidate: &Candidate,
+        observe: Observe<'_>,
     ) -> Result<FederationClient<SocketWire>, Error> {
         let SocketClientConfig { node, number, identity, paths, pipelines, .. } =
             self.config.clone();
-        let (wires, paths) = match target.transport() {
-            Transport::Udp => target.open(pipelines, paths)?,
-            Transport::Tcp => dialed(target.clone(), paths, observe)?,
+        let began = Instant::now();
+        let waits = || match observe(ParticipationPhase::Contacting { waited: began.elapsed() }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Stopped),
         };
-        let mut client =
-            FederationClient::new(wires, target.address, node, number, identity, paths)?;
+        let (wires, paths) = open(candidate, pipelines, paths, waits)?;
+        let server = candidate.address();
+        let mut client = FederationClient::new(wires, server, node, number, identity, paths)?;
         if let Some(file) = &self.capture {
             client.capture(file)?;
         }
@@ -191,37 +188,53 @@ impl SocketClient {
     }
 }
 
-fn is_tcp(target: &Target) -> bool {
-    target.transport() == Transport::Tcp
-}
-
-/// Returns whether a proxy refuses whatever is tried again: it wants other credentials, or forbids it.
-fn is_final(fault: DialError) -> bool {
-    matches!(fault, DialError::Refused { code: 403 | 407, .. })
-}
-
-/// Connects on a thread of its own, since that takes its time, while the client is observed.
-fn dialed(
-    target: Target,
-    paths: PathConfig,
-    observe: &mut impl FnMut(ParticipationPhase) -> ControlFlow<()>,
-) -> Result<(Vec<SocketWire>, PathConfig), Error> {
-    let (began, (sender, receiver)) = (Instant::now(), channel());
-    thread::spawn(move || sender.send(target.open(1, paths)));
+/// Waits while the client is observed.
+fn pause(span: Duration, since: Instant, observe: Observe<'_>) -> Result<(), Error> {
+    let end = Instant::now() + span;
     loop {
-        match receiver.recv_timeout(PROGRESS_SPAN) {
-            Ok(opened) => return Ok(opened?),
-            Err(RecvTimeoutError::Timeout) => {
-                let phase = ParticipationPhase::Contacting { waited: began.elapsed() };
-                if observe(phase).is_break() {
-                    return Err(Error::Stopped);
-                }
-            }
+        if observe(ParticipationPhase::Contacting { waited: since.elapsed() }).is_break() {
+            return Err(Error::Stopped);
+        }
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(rest.min(PROGRESS_SPAN));
+    }
+}
+
+/// Opens wires to a candidate, and returns them with the paths that they have: a connection is one, of one pipeline.
+/// Connecting takes its time, in which `waits` is asked whether to go on, as often as an observer is.
+///
+/// # Errors
+///
+/// The wires'; [`NicError::Dial`]; whatever `waits` returns.
+pub(crate) fn open(
+    candidate: &Candidate,
+    pipelines: u16,
+    paths: PathConfig,
+    mut waits: impl FnMut() -> Result<(), Error>,
+) -> Result<(Vec<SocketWire>, PathConfig), Error> {
+    let dialer: &Dialer = match candidate {
+        Candidate::Udp(address) => {
+            return Ok((SocketWire::bind_towards(*address, pipelines, paths.sockets())?, paths));
+        }
+        Candidate::Tcp(dialer) => dialer,
+    };
+    let connecting = dialer.start();
+    let stream = loop {
+        waits()?;
+        match connecting.recv_timeout(PROGRESS_SPAN) {
+            Ok(connected) => break connected.map_err(NicError::from)?,
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(NicError::Wire { kind: ErrorKind::Other }.into());
+                let kind = ErrorKind::Other;
+                return Err(NicError::from(DialError::Connect { to: dialer.address, kind }).into());
             }
         }
-    }
+    };
+    let wire = SocketWire::dialed(stream, dialer.clone())?;
+    Ok((vec![wire], PathConfig { paths: 1, flows: 1, ..paths }))
 }
 
 /// Returns whether a host says that nothing listens at a port: it answers a datagram to it by ICMP.
@@ -233,7 +246,7 @@ fn is_closed(address: &SocketAddr) -> bool {
     let ask = || {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(address)?;
-        socket.set_read_timeout(Some(REFUSAL_SPAN))?;
+        socket.set_read_timeout(Some(ICMP_SPAN))?;
         socket.send(&[0])?;
         socket.recv(&mut [0; 1])
     };

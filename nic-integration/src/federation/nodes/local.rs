@@ -48,13 +48,14 @@ impl LocalNodes {
     ///
     /// # Errors
     ///
-    /// The first address of another machine.
-    pub fn with_key(key: &Path, addresses: &[SocketAddr]) -> Result<Self, SocketAddr> {
+    /// The first address of another machine, if it is known.
+    pub fn with_key(key: &Path, addresses: &[SocketAddr]) -> Result<Self, Option<SocketAddr>> {
         let nodes = Self::found(|name| beside(key, name));
-        match addresses.iter().find(|address| !address.ip().is_loopback()) {
-            Some(address) if !nodes.are_of_one_machine() => Err(*address),
-            _ => Ok(nodes),
+        let far = addresses.iter().find(|address| !address.ip().is_loopback());
+        if (far.is_some() || addresses.is_empty()) && !nodes.are_of_one_machine() {
+            return Err(far.copied());
         }
+        Ok(nodes)
     }
 
     /// Returns whether they are the aggregator's or one client's, and the list beside them says of each node which

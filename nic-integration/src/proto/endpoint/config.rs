@@ -7,8 +7,6 @@ use std::time::Duration;
 use crate::proto::path_size::DatagramSizes;
 use crate::proto::secure::{Identity, NodeId, Suite};
 
-/// The smallest limit of datagrams: an ACK with all its notices fits.
-pub const MIN_DATAGRAM_BYTES: u32 = 768;
 /// Silence after which a peer with unanswered messages is given up.
 pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
 /// Inbox bytes held for all peers together, messages not yet polled included.

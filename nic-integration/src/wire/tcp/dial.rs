@@ -4,12 +4,14 @@ use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use zeroize::Zeroizing;
 
-/// The wait for a connection, and for each answer of a proxy.
+/// The wait for a connection, and for the answer of a proxy.
 pub const DIAL_SPAN: Duration = Duration::from_secs(3);
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 8192;
@@ -35,9 +37,9 @@ pub enum DialError {
         /// Its status code.
         code: u16,
     },
-    /// A proxy answers nothing, or no HTTP.
+    /// A proxy answers nothing in time, or no HTTP.
     #[error("the proxy at {proxy} does not answer in HTTP: {kind}")]
-    Silent {
+    NoHttp {
         /// The proxy.
         proxy: SocketAddr,
         /// The fault.
@@ -46,13 +48,9 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// Returns the address that there is no connection to: the aggregator's, or a proxy's.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        match *self {
-            Self::Connect { to, .. } => to,
-            Self::Refused { proxy, .. } | Self::Silent { proxy, .. } => proxy,
-        }
+    /// Returns whether a proxy will refuse again: it forbids the connection, or asks for other credentials.
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Self::Refused { code: 403 | 407, .. })
     }
 }
 
@@ -108,7 +106,7 @@ impl FromStr for Proxy {
     }
 }
 
-/// Decodes the percent signs of a URL; what is no such escape stays.
+/// Decodes a URL's percent escapes; other percent signs stay.
 fn decoded(text: &str) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut rest = text.as_bytes();
@@ -121,16 +119,38 @@ fn decoded(text: &str) -> Zeroizing<Vec<u8>> {
     out
 }
 
-/// How an aggregator is reached by TCP.
+/// Connects to an aggregator.
 #[derive(Clone, Debug)]
-pub struct Dial {
-    /// The aggregator's address, or the proxy's.
+pub struct Dialer {
+    /// The aggregator's address, or its proxy's.
     pub address: SocketAddr,
-    /// The aggregator's host and port, and the proxy that is asked to connect there.
-    pub through: Option<(String, Proxy)>,
+    /// Credentials of a proxy, and whom it is asked to connect to.
+    pub proxied: Option<Proxied>,
 }
 
-impl Dial {
+/// A host behind a proxy.
+#[derive(Clone, Debug)]
+pub struct Proxied {
+    /// `HOST:PORT`.
+    pub host: String,
+    /// The proxy.
+    pub proxy: Proxy,
+}
+
+impl Dialer {
+    /// Makes one that connects without a proxy.
+    #[must_use]
+    pub fn direct(address: SocketAddr) -> Self {
+        Self { address, proxied: None }
+    }
+
+    /// Connects on a thread of its own, since that takes seconds.
+    pub(crate) fn start(&self) -> Receiver<Result<TcpStream, DialError>> {
+        let (dialer, (sender, receiver)) = (self.clone(), channel());
+        thread::spawn(move || sender.send(dialer.connect()));
+        receiver
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -140,16 +160,16 @@ impl Dial {
         let to = self.address;
         let connected = TcpStream::connect_timeout(&to, DIAL_SPAN);
         let mut stream = connected.map_err(|e| DialError::Connect { to, kind: e.kind() })?;
-        let Some((host, proxy)) = &self.through else { return Ok(stream) };
-        let silent = |e: io::Error| DialError::Silent { proxy: to, kind: e.kind() };
-        match ask(&mut stream, host, proxy).map_err(silent)? {
+        let Some(proxied) = &self.proxied else { return Ok(stream) };
+        let no_http = |e: io::Error| DialError::NoHttp { proxy: to, kind: e.kind() };
+        match ask(&mut stream, proxied).map_err(no_http)? {
             200..300 => Ok(stream),
             code => Err(DialError::Refused { proxy: to, code }),
         }
     }
 }
 
-/// Returns what a proxy means by a status code.
+/// Returns the meaning of a proxy's status code.
 fn reason(code: u16) -> &'static str {
     match code {
         403 => ", it forbids that",
@@ -160,8 +180,8 @@ fn reason(code: u16) -> &'static str {
 }
 
 /// Asks a proxy to connect to a host. Returns the status code of its answer.
-fn ask(stream: &mut TcpStream, host: &str, proxy: &Proxy) -> io::Result<u16> {
-    stream.set_read_timeout(Some(DIAL_SPAN))?;
+fn ask(stream: &mut TcpStream, Proxied { host, proxy }: &Proxied) -> io::Result<u16> {
+    let end = Instant::now() + DIAL_SPAN;
     stream.set_write_timeout(Some(DIAL_SPAN))?;
     let mut request = Zeroizing::new(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n"));
     if let Some(credentials) = &proxy.credentials {
@@ -173,6 +193,11 @@ fn ask(stream: &mut TcpStream, host: &str, proxy: &Proxy) -> io::Result<u16> {
     stream.write_all(request.as_bytes())?;
     let mut answer = vec![];
     while !answer.ends_with(b"\r\n\r\n") {
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(rest))?;
         let mut byte = [0];
         // What follows the answer is the aggregator's.
         stream.read_exact(&mut byte)?;

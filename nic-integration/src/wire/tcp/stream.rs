@@ -1,72 +1,72 @@
-//! Datagrams on a stream of bytes: after a greeting, each behind its length (PROTOCOL §10).
+//! Datagrams on a stream of bytes: after a magic, each behind its length (PROTOCOL §10.1).
 
 use crate::proto::datagram::MAX_DATAGRAM_BYTES;
 
 /// The first bytes of either side of a connection.
-pub const GREETING: [u8; 8] = *b"cgram 1\n";
+pub const MAGIC: [u8; 8] = *b"cgram 1\n";
 /// Bytes of a length.
 const LENGTH_BYTES: usize = 2;
 
 /// A stream that is not one of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub enum StreamError {
     /// It begins otherwise.
     #[error("it does not begin as a connection of ciphergram does")]
-    Greeting,
+    Magic,
     /// A length that no datagram has.
-    #[error("a frame of {0} bytes")]
+    #[error("a datagram of {0} bytes")]
     Length(usize),
 }
 
 /// Appends a datagram behind its length; there are at most [`MAX_DATAGRAM_BYTES`].
-pub fn append_frame(out: &mut Vec<u8>, datagram: &[u8]) {
+pub fn append_datagram(out: &mut Vec<u8>, datagram: &[u8]) {
     out.extend_from_slice(&(datagram.len() as u16).to_le_bytes());
     out.extend_from_slice(datagram);
 }
 
 /// Splits what arrives into datagrams, however it is cut.
 #[derive(Debug, Default)]
-pub struct FrameSplitter {
-    greeted: bool,
-    /// The greeting or the frame of which something came, and not all.
+pub struct DatagramSplitter {
+    has_magic: bool,
+    /// The magic, or the length and the datagram, of which something came, and not all.
     begun: Vec<u8>,
 }
 
-impl FrameSplitter {
+impl DatagramSplitter {
     /// Hands over the datagrams that are whole with `bytes`, which follow those before, and returns how many they are.
     ///
     /// # Errors
     ///
-    /// [`FrameError`]; the rest of the stream means nothing then.
+    /// [`StreamError`]; the rest of the stream means nothing then.
     pub fn split(
         &mut self,
         mut bytes: &mut [u8],
         mut take: impl FnMut(&mut [u8]),
-    ) -> Result<usize, FrameError> {
+    ) -> Result<usize, StreamError> {
         let mut count = 0;
-        if !self.greeted {
-            bytes = self.complete(bytes, GREETING.len());
-            if !GREETING.starts_with(&self.begun) {
-                return Err(FrameError::Greeting);
+        if !self.has_magic {
+            bytes = self.complete(bytes, MAGIC.len());
+            if !MAGIC.starts_with(&self.begun) {
+                return Err(StreamError::Magic);
             }
-            if self.begun.len() < GREETING.len() {
+            if self.begun.len() < MAGIC.len() {
                 return Ok(0);
             }
-            self.greeted = true;
+            self.has_magic = true;
             self.begun.clear();
         }
         while !self.begun.is_empty() && !bytes.is_empty() {
-            let (length, wanted) = (frame_bytes(&self.begun)?, self.begun.len());
+            let (length, wanted) = (bytes_with_length(&self.begun)?, self.begun.len());
             bytes = self.complete(bytes, length.unwrap_or(wanted + 1));
-            if frame_bytes(&self.begun)? == Some(self.begun.len()) {
+            if bytes_with_length(&self.begun)? == Some(self.begun.len()) {
                 take(&mut self.begun[LENGTH_BYTES..]);
                 self.begun.clear();
                 count += 1;
             }
         }
-        while let Some(length) = frame_bytes(bytes)?.filter(|length| *length <= bytes.len()) {
-            let (frame, rest) = std::mem::take(&mut bytes).split_at_mut(length);
-            take(&mut frame[LENGTH_BYTES..]);
+        while let Some(length) = bytes_with_length(bytes)?.filter(|length| *length <= bytes.len()) {
+            let (whole, rest) = std::mem::take(&mut bytes).split_at_mut(length);
+            take(&mut whole[LENGTH_BYTES..]);
             bytes = rest;
             count += 1;
         }
@@ -82,12 +82,12 @@ impl FrameSplitter {
     }
 }
 
-/// Returns the bytes of the frame that begins here, once they are known.
-fn frame_bytes(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+/// Returns the bytes of the length and the datagram that begin here, once they are known.
+fn bytes_with_length(bytes: &[u8]) -> Result<Option<usize>, StreamError> {
     let Some(length) = bytes.first_chunk() else { return Ok(None) };
     match usize::from(u16::from_le_bytes(*length)) {
         length @ 1..=MAX_DATAGRAM_BYTES => Ok(Some(LENGTH_BYTES + length)),
-        length => Err(FrameError::Length(length)),
+        length => Err(StreamError::Length(length)),
     }
 }
 
@@ -105,12 +105,12 @@ mod tests {
             mut cuts in proptest::collection::vec(0usize..6000, 0..30),
         ) {
             let sent: Vec<Vec<u8>> = sizes.iter().map(|size| vec![*size as u8; *size]).collect();
-            let mut stream = GREETING.to_vec();
-            sent.iter().for_each(|datagram| append_frame(&mut stream, datagram));
+            let mut stream = MAGIC.to_vec();
+            sent.iter().for_each(|datagram| append_datagram(&mut stream, datagram));
             cuts.iter_mut().for_each(|cut| *cut = (*cut).min(stream.len()));
             cuts.extend([0, stream.len()]);
             cuts.sort_unstable();
-            let (mut splitter, mut got, mut count) = (FrameSplitter::default(), vec![], 0);
+            let (mut splitter, mut got, mut count) = (DatagramSplitter::default(), vec![], 0);
             for cut in cuts.windows(2) {
                 let part = &mut stream[cut[0]..cut[1]];
                 count += splitter.split(part, |datagram| got.push(datagram.to_vec())).unwrap();
@@ -123,23 +123,23 @@ mod tests {
     #[test]
     fn what_is_no_stream_of_datagrams_is_refused() {
         let split = |stream: &[u8]| {
-            let (mut splitter, mut bytes) = (FrameSplitter::default(), stream.to_vec());
+            let (mut splitter, mut bytes) = (DatagramSplitter::default(), stream.to_vec());
             // Also byte by byte.
             let slow = bytes
                 .clone()
                 .chunks_mut(1)
                 .map(|byte| splitter.split(byte, |_| ()).err())
                 .find(Option::is_some);
-            let whole = FrameSplitter::default().split(&mut bytes, |_| ()).err();
+            let whole = DatagramSplitter::default().split(&mut bytes, |_| ()).err();
             assert_eq!(slow.flatten(), whole);
             whole
         };
-        assert_eq!(split(b"GET / HTTP/1.1\r\n\r\n"), Some(FrameError::Greeting));
-        assert_eq!(split(b"cgram 2\n"), Some(FrameError::Greeting));
+        assert_eq!(split(b"GET / HTTP/1.1\r\n\r\n"), Some(StreamError::Magic));
+        assert_eq!(split(b"cgram 2\n"), Some(StreamError::Magic));
         for length in [0, 65_508, 65_535] {
-            let stream = [&GREETING[..], &(length as u16).to_le_bytes()].concat();
-            assert_eq!(split(&stream), Some(FrameError::Length(length)));
+            let stream = [&MAGIC[..], &(length as u16).to_le_bytes()].concat();
+            assert_eq!(split(&stream), Some(StreamError::Length(length)));
         }
-        assert_eq!(split(&[&GREETING[..], &[3, 0, 1, 2]].concat()), None);
+        assert_eq!(split(&[&MAGIC[..], &[3, 0, 1, 2]].concat()), None);
     }
 }

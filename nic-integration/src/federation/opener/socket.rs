@@ -1,0 +1,104 @@
+//! An opener of an aggregator that is looked for at several addresses, by UDP and TCP.
+
+use std::{cell::Cell, ops::ControlFlow, thread, time::Instant};
+
+use ciphergram_he::{Ledger, threshold::OpenerKey};
+
+use super::{FederationOpener, OpenerEvent};
+use crate::{
+    NicError,
+    federation::{
+        Error, PROGRESS_SPAN,
+        candidate::ServerCandidates,
+        client::socket::{TRY_SPAN, open},
+        transport::PathConfig,
+    },
+    proto::{Identity, NodeId},
+    wire::PcapFile,
+};
+
+/// What an opener needs to reach its aggregator.
+pub struct SocketOpener {
+    /// The ways to the aggregator.
+    pub server: ServerCandidates,
+    /// The aggregator's node.
+    pub node: NodeId,
+    /// The opener's node.
+    pub identity: Identity,
+    /// The paths of datagrams by UDP.
+    pub paths: PathConfig,
+    /// The pipelines by UDP, each on a thread and with sockets of its own.
+    pub pipelines: u16,
+    /// A file to which every datagram is written as well.
+    pub capture: Option<PcapFile>,
+}
+
+impl SocketOpener {
+    /// Answers, as [`FederationOpener::run`] does, by whichever way somebody asks, until `observe` breaks. The ways are
+    /// tried one after the other, until somebody answers by one.
+    ///
+    /// # Errors
+    ///
+    /// As [`FederationOpener::run`].
+    pub fn run(
+        &self,
+        opener: &OpenerKey,
+        ledger: &Ledger,
+        mut observe: impl FnMut(Option<OpenerEvent>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let candidates = self.server.all();
+        for candidate in candidates.iter().cycle() {
+            let waits = || match observe(None) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Error::Stopped),
+            };
+            let (wires, paths) = match open(candidate, self.pipelines, self.paths, waits) {
+                Err(Error::Stopped) => return Ok(()),
+                Err(Error::Nic(NicError::Dial(why))) => {
+                    let event = OpenerEvent::Unreachable { dial: Some(why) };
+                    if observe(Some(event)).is_break() || pause(&mut observe).is_break() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                opened => opened?,
+            };
+            let (server, identity) = (candidate.address(), self.identity.clone());
+            let mut service = FederationOpener::new(wires, server, self.node, identity, paths)?;
+            if let Some(file) = &self.capture {
+                service.capture(file)?;
+            }
+            let (began, is_there, is_stopped) =
+                (Instant::now(), Cell::new(false), Cell::new(false));
+            service.run(opener, ledger, |event| {
+                let event = match event {
+                    Some(OpenerEvent::Attending { .. }) => {
+                        is_there.set(true);
+                        Some(OpenerEvent::Attending { transport: Some(candidate.transport()) })
+                    }
+                    event => event,
+                };
+                if observe(event).is_break() {
+                    is_stopped.set(true);
+                    return ControlFlow::Break(());
+                }
+                let goes_on = is_there.get() || candidates.len() == 1 || began.elapsed() < TRY_SPAN;
+                if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if is_stopped.get() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits before a refused connection is tried again.
+fn pause(observe: &mut impl FnMut(Option<OpenerEvent>) -> ControlFlow<()>) -> ControlFlow<()> {
+    let end = Instant::now() + TRY_SPAN;
+    while Instant::now() < end {
+        thread::sleep(PROGRESS_SPAN);
+        observe(None)?;
+    }
+    ControlFlow::Continue(())
+}
