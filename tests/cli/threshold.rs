@@ -164,10 +164,10 @@ fn openers_apart_answer_until_they_are_stopped() {
     let address = server.event("listening")["address"].as_str().unwrap().to_owned();
     let link = format!("--server {address} --server-key {server_node} --identity client.identity");
     let mut opener = place.start(&format!(
-        "opener --key d/identity.json --job job.json {link} --metrics 127.0.0.1:0 --json"
+        "opener --key d/identity.json --job job.json {link} --transport tcp --metrics 127.0.0.1:0 --json"
     ));
     let metrics = opener.event("metrics")["address"].as_str().unwrap().to_owned();
-    opener.event("attending");
+    assert_eq!(opener.event("attending")["transport"], "tcp");
     for path in ["/healthz", "/readyz"] {
         let (head, body) = get(&metrics, path);
         assert!(

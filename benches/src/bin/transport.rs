@@ -156,6 +156,9 @@ impl Table {
                 let name = format!("WRITE, {bytes}-byte datagrams, 1 % {what}, of none");
                 self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             }
+            let setting = Setting { is_tcp: true, ..Setting::of(bytes) };
+            let name = format!("WRITE, {bytes}-byte datagrams over TCP, of UDP");
+            self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             let setting = Setting { paths: 4, ..Setting::of(bytes) };
             let name = format!("WRITE, {bytes}-byte datagrams, sprayed over 4 paths, of one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;

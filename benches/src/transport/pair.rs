@@ -9,7 +9,7 @@ use ciphergram_nic::{
     Driver, PipelineThreads,
     faults::Faults,
     proto::{Config, DatagramSizes, Endpoint, Identity, NodeId, Peer, Suite},
-    wire::{Faulty, SocketWire, Wire as _},
+    wire::{Faulty, SocketWire, Wire as _, tcp::dial::Dialer},
 };
 
 use super::Failure;
@@ -25,6 +25,8 @@ pub struct Setting {
     pub faults: Faults,
     /// Source ports that datagrams are sprayed over.
     pub paths: u16,
+    /// Whether datagrams go over a connection by TCP, of one pipeline and one path.
+    pub is_tcp: bool,
     /// Pipelines of the end that waits, and of the one that contacts it, a thread each.
     pub pipelines: [u16; 2],
 }
@@ -38,6 +40,7 @@ impl Setting {
             suite: Suite::Aes256Gcm,
             faults: Faults::default(),
             paths: 1,
+            is_tcp: false,
             pipelines: [1; 2],
         }
     }
@@ -73,9 +76,15 @@ fn identity(number: u8) -> Result<Identity, Failure> {
 
 impl Pair {
     pub(super) fn new(setting: Setting) -> Result<Self, Failure> {
-        let end = |number: u8, pipelines: u16| -> Result<(End, SocketAddr), Failure> {
+        type Made = Result<(End, SocketAddr), Failure>;
+        let end = |number: u8, pipelines: u16, to: Option<SocketAddr>| -> Made {
+            let any = (Ipv4Addr::LOCALHOST, 0).into();
             let wire = || -> Result<_, Failure> {
-                let wire = SocketWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
+                let wire = match to.map(Dialer::direct).filter(|_| setting.is_tcp) {
+                    Some(dialer) => SocketWire::dialed(dialer.connect()?, dialer)?,
+                    None if setting.is_tcp => SocketWire::listen(any)?,
+                    None => SocketWire::bind_many(any, setting.paths)?,
+                };
                 Ok(Faulty::new(wire, setting.faults, u64::from(number)))
             };
             let mut driver = Driver::new(wire()?);
@@ -98,7 +107,8 @@ impl Pair {
             Ok((End { endpoint, driver, _threads: threads }, addr))
         };
         let [waiting, contacting] = setting.pipelines;
-        let ((waits, addr), (mut contacts, _)) = (end(1, waiting)?, end(2, contacting)?);
+        let (waits, addr) = end(1, waiting, None)?;
+        let (mut contacts, _) = end(2, contacting, Some(addr))?;
         let node = identity(1)?.id();
         contacts.endpoint.contact(node, addr);
         Ok(Self { waits, contacts, node })

@@ -20,8 +20,9 @@ use crate::{
 
 const PURPOSE: &str = "ciphergram 2026 contribution";
 pub(super) const NOT_SIGNED: &str = "it did not sign this contribution to this round";
-/// The version of key messages: in the first shares were over larger fields.
-const VERSION: u8 = 2;
+/// The version of key messages: in the first shares were over larger fields, in the second each combination of a proof
+/// had factors of its own.
+const VERSION: u8 = 3;
 /// Bytes of a share that a seed names.
 const SEED_BYTES: usize = 32;
 /// Bytes of a box before what is sealed in it.

@@ -131,6 +131,19 @@ impl Field {
         known.iter().enumerate().map(factor).collect()
     }
 
+    /// Returns the sum of products of numbers below p.
+    fn dot(self, a: &[u16], b: &[u16]) -> u64 {
+        // So many products stay below 2^32.
+        let run = (u64::from(u32::MAX) / (self.p * self.p)) as usize;
+        let runs = a.chunks(run).zip(b.chunks(run)).map(|(a, b)| {
+            // Numbers are below 2^15: processors multiply and add pairs of such at once.
+            let product = |(&a, &b): (&u16, &u16)| i32::from(a as i16) * i32::from(b as i16);
+            let sum = a.iter().zip(b).map(product).fold(0i32, i32::wrapping_add);
+            u64::from(sum as u32)
+        });
+        runs.sum()
+    }
+
     /// Returns the sum of rows times public factors, place by place.
     fn combine<'a>(self, factors: &[u64], rows: impl Iterator<Item = &'a [u16]>, out: &mut [u16]) {
         let mut sums = Zeroizing::new(vec![0u64; out.len()]);
@@ -348,10 +361,11 @@ impl Sharing {
         self.secret_points().chain(1..=self.drawn() as u64).collect()
     }
 
-    /// Returns the public factors of each polynomial of a secret in each combination: uniform but for 2^-16 of each
-    /// chance.
+    /// Returns the public factors of combinations, uniform but for 2^-16 of each chance: those of the first begin with
+    /// the first, of the second with the second, and so on. Each has a last factor of a wrong polynomial that those
+    /// before lack, so that all combinations of what is wrong are uniform, and independent.
     fn challenge(&self, seed: &[u8; 32]) -> Vec<u16> {
-        let count = self.masks() * self.len();
+        let count = self.len() + self.masks() - 1;
         let words = random::keystream(seed, count.div_ceil(2));
         let factor = |half: u64| ((half * self.field.p) >> 32) as u16;
         let mut factors = vec![0; 2 * words.len()];
@@ -366,12 +380,9 @@ impl Sharing {
     fn combinations(&self, factors: &[u16], numbers: &[u16]) -> Share {
         let (own, masks) = numbers.split_at(self.len());
         let combination = |(factors, &mask): (&[u16], &u16)| {
-            // A run of products stays below 2^64.
-            let product = |(&factor, &x): (&u16, &u16)| u64::from(u32::from(factor) * u32::from(x));
-            let sum: u64 = factors.iter().zip(own).map(product).sum();
-            self.field.reduce(sum + u64::from(mask)) as u16
+            self.field.reduce(self.field.dot(factors, own) + u64::from(mask)) as u16
         };
-        let each = factors.chunks_exact(self.len()).zip(masks);
+        let each = factors.windows(self.len()).zip(masks);
         Zeroizing::new(each.map(combination).collect())
     }
 
