@@ -71,8 +71,8 @@ pub(super) struct Answered {
     pub(super) newest: (u64, Time),
     /// One of them tried the path.
     pub(super) tried: bool,
-    /// Bytes of the longest of them, and its packet.
-    pub(super) longest: (u32, u64),
+    /// Bytes of the longest of them.
+    pub(super) longest: u32,
 }
 
 /// The state of a path that is tried now and then, and otherwise avoided.
@@ -177,7 +177,7 @@ impl NetworkPath {
     }
 
     /// Notes that datagrams were answered.
-    pub(super) fn on_answered(&mut self, longest: (u32, u64)) {
+    pub(super) fn on_answered(&mut self, longest: u32) {
         if self.size.on_answered(longest, self.recovery.timeouts()) {
             self.recovery.set_datagram_bytes(self.size.current());
         }

@@ -78,8 +78,8 @@ pub(super) struct PathSize {
     long_lost: u8,
     /// Bytes of the last of them.
     lost_bytes: u32,
-    /// One more than the newest packet of such a length that was answered.
-    long_answered: u64,
+    /// For each size: one more than the newest packet that long, and longer than the size before, that was answered.
+    answered: [u32; DATAGRAM_SIZES.len()],
     /// When given up sizes are tried again.
     raise: Time,
 }
@@ -107,7 +107,7 @@ impl PathSize {
             tries: Default::default(),
             long_lost: 0,
             lost_bytes: 0,
-            long_answered: 0,
+            answered: Default::default(),
             raise: Time::ZERO,
         }
     }
@@ -169,12 +169,19 @@ impl PathSize {
         }
     }
 
-    /// Notes that datagrams were answered after `timeouts` in a row, of which the longest is `packet`, of `bytes`;
-    /// `true` if longer ones are sent from now on.
-    pub(super) fn on_answered(&mut self, (bytes, packet): (u32, u64), timeouts: u32) -> bool {
+    /// Notes that a packet of `bytes` was answered.
+    pub(super) fn on_packet(&mut self, bytes: u32, packet: u64) {
+        let newest = &mut self.answered[class(bytes)];
+        if is_after(packet as u32 + 1, *newest) {
+            *newest = packet as u32 + 1;
+        }
+    }
+
+    /// Notes that packets were answered after `timeouts` in a row, of which the longest has `bytes`; `true` if longer
+    /// ones are sent from now on.
+    pub(super) fn on_answered(&mut self, bytes: u32, timeouts: u32) -> bool {
         if bytes > self.sizes.least && bytes >= self.lost_bytes {
             (self.long_lost, self.lost_bytes) = (0, 0);
-            self.long_answered = self.long_answered.max(packet + 1);
         } else if bytes <= self.sizes.least && timeouts >= BLACK_HOLE_TIMEOUTS {
             self.long_lost = BLACK_HOLE_LOSSES;
         }
@@ -196,8 +203,9 @@ impl PathSize {
             self.tries[at] = Tries { is_open: false, lost };
             return false;
         }
-        // One that was sent before as long a one that was answered says nothing.
-        if proven && bytes > self.sizes.least && packet >= self.long_answered {
+        // If as long a one that was sent later was answered, its length is not why.
+        let later = self.answered[class(bytes)..].iter().any(|&one| is_after(one, packet as u32));
+        if proven && bytes > self.sizes.least && !later {
             self.long_lost = self.long_lost.saturating_add(1);
             self.lost_bytes = bytes;
         }
@@ -206,7 +214,7 @@ impl PathSize {
 
     /// Forgets the numbers of packets, which begin anew.
     pub(super) fn forget_packets(&mut self) {
-        self.long_answered = 0;
+        self.answered = Default::default();
     }
 
     /// Returns whether the path has begun to drop longer datagrams than the shortest.
@@ -218,6 +226,16 @@ impl PathSize {
     pub(super) fn fall_back(&mut self) {
         *self = Self::new(self.sizes);
     }
+}
+
+/// Returns the place of the shortest size that datagrams of `bytes` are no longer than, or else of the last.
+fn class(bytes: u32) -> usize {
+    DATAGRAM_SIZES.iter().position(|size| bytes <= *size).unwrap_or(DATAGRAM_SIZES.len() - 1)
+}
+
+/// Returns whether a number of packets is larger than another, which it is close to.
+fn is_after(packets: u32, other: u32) -> bool {
+    (packets.wrapping_sub(other) as i32) > 0
 }
 
 #[cfg(test)]
@@ -235,7 +253,7 @@ mod tests {
                 return size.current();
             }
             if bytes <= takes {
-                size.on_answered((bytes, 0), 0);
+                size.on_answered(bytes, 0);
             } else {
                 assert!(!size.on_lost((bytes, 0), true), "no congestion");
             }
@@ -312,7 +330,7 @@ mod tests {
             assert_eq!(found(&mut size, 8900), 8900);
             assert!(!size.is_black_hole() && (0..losses).all(|_| size.on_lost((8900, 9), true)));
             assert_eq!((size.asking(1), size.asking(2)), (8900, 1200));
-            assert!(!size.on_answered((700, 5), timeouts), "short ones pass");
+            assert!(!size.on_answered(700, timeouts), "short ones pass");
             assert!(size.is_black_hole());
             size.fall_back();
             assert_eq!((size.current(), size.is_black_hole()), (1200, false));
@@ -320,21 +338,36 @@ mod tests {
         }
         let mut size = PathSize::new(SIZES);
         found(&mut size, 8900);
-        assert!((0..15).all(|_| size.on_lost((8900, 9), true)) && !size.on_answered((8900, 5), 2));
+        assert!((0..15).all(|_| size.on_lost((8900, 9), true)) && !size.on_answered(8900, 2));
         assert!(
             (0..15).all(|_| size.on_lost((8900, 9), true)) && !size.is_black_hole(),
             "others pass"
         );
         assert!(
-            !size.on_answered((1300, 5), 0)
-                && size.on_lost((8900, 9), true)
-                && size.is_black_hole(),
+            !size.on_answered(1300, 0) && size.on_lost((8900, 9), true) && size.is_black_hole(),
             "shorter ones pass"
         );
-        assert!(!size.on_answered((8900, 5), 0) && !size.is_black_hole());
+        assert!(!size.on_answered(8900, 0) && !size.is_black_hole());
         assert!(
             (0..99).all(|_| size.on_lost((8900, 9), false)) && !size.is_black_hole(),
             "no proof"
         );
+    }
+
+    #[test]
+    fn only_losses_after_the_last_answer_are_of_a_black_hole() {
+        let mut size = PathSize::new(SIZES);
+        found(&mut size, 8900);
+        // A burst is lost, and one behind it answered: of its length, or a shorter one.
+        for (bytes, is_hole) in [(8900, false), (8753, false), (1300, true)] {
+            size.fall_back();
+            found(&mut size, 8900);
+            size.on_packet(bytes, 50);
+            assert!((20..40).all(|packet| size.on_lost((8700, packet), true)));
+            assert_eq!(size.is_black_hole(), is_hole, "{bytes}");
+        }
+        size.forget_packets();
+        assert!(!size.on_answered(8900, 0) && !size.is_black_hole());
+        assert!((1..17).all(|packet| size.on_lost((8900, packet), true)) && size.is_black_hole());
     }
 }

@@ -218,7 +218,8 @@ impl Sender {
                 own.count += 1;
                 own.newest = (packet, flight.sent);
                 own.tried |= flight.reason == Reason::Trial;
-                own.longest = own.longest.max((flight.bytes, packet));
+                own.longest = own.longest.max(flight.bytes);
+                self.paths.get(flight.path).size.on_packet(flight.bytes, packet);
                 outbox.on_committed(flight.slot, peer, events);
             }
         }
@@ -296,8 +297,7 @@ impl Sender {
             return;
         };
         let tried = reason == Reason::Trial;
-        let answered =
-            Answered { path, count: 1, newest: (packet, sent), tried, longest: (bytes, packet) };
+        let answered = Answered { path, count: 1, newest: (packet, sent), tried, longest: bytes };
         self.on_answers(now, &[answered], outbox);
         outbox.on_refused(slot, refusal, peer, events);
     }

@@ -112,7 +112,7 @@ impl<'a> FoundServer<'a> {
         };
         let dial = match dial {
             // Of a port where nothing listens this is no news.
-            Some(why) if !is_closed => format!("; {why}"),
+            Some(why) if !why.is_refused() => format!("; {why}"),
             _ => String::new(),
         };
         Failure::Work(format!("no answer from {server} in {seconds} s: {why}{dial}"))

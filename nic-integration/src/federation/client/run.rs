@@ -50,6 +50,8 @@ pub(super) struct Run<'a> {
     resume: Option<Resume>,
     sealing: Sealing,
     open: Option<OpenRound>,
+    /// Datagrams received before it.
+    former: u64,
     /// The time at which it began to look for the aggregator.
     began: Instant,
     /// Datagrams received when the aggregator was last found silent, and when that silence began.
@@ -118,6 +120,7 @@ impl<'a> Run<'a> {
             resume,
             sealing,
             open: None,
+            former: 0,
             began: now,
             silence: (0, now),
             datagram_bytes: 0,
@@ -130,7 +133,9 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// As [`RoundClient::join`].
-    pub(super) fn join(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
+    pub(super) fn join(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
+        // What came in former rounds is no answer to this.
+        self.former = node.stats().received.datagrams;
         let contribution = self.announcement.seed.id();
         if let Some(opener) = self.participation.opener {
             node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
@@ -221,7 +226,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let has_answered = node.stats().received.datagrams > 0;
+        let has_answered = node.stats().received.datagrams > self.former;
         if !has_answered && self.began.elapsed() >= self.contact {
             return Err(self.unreachable(self.contact, false));
         }
@@ -266,7 +271,7 @@ impl<'a> Run<'a> {
             self.silence = (received, began.unwrap_or_else(Instant::now));
         }
         let patience = self.participation.patience;
-        if received > 0 && self.silence.1.elapsed() >= patience {
+        if received > self.former && self.silence.1.elapsed() >= patience {
             return Err(self.unreachable(patience, true));
         }
         Ok(node.rejoin(now)?)

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::FederationClient;
+use super::{FederationClient, saved::finish_from_spool};
 use crate::{
     NicError,
     federation::{
@@ -87,17 +87,28 @@ impl SocketClient {
         participation: &Participation<'_>,
         mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
+        if let Some(saved) = finish_from_spool(participation)? {
+            return Ok(saved);
+        }
         let candidates = self.config.server.all().to_vec();
         let (wait, are_several) = (participation.patience, candidates.len() > 1);
+        let share = TRY_SPAN.min(wait / candidates.len().max(1) as u32);
         let by_tcp_alone = candidates.iter().all(|way| matches!(way, Candidate::Tcp(_)));
         let start = self.connected.as_ref().map_or(0, |(at, _)| *at);
         let (mut silent_since, mut has_answered, mut dial) = (Instant::now(), false, None);
-        for (at, candidate) in candidates.iter().enumerate().cycle().skip(start) {
-            let mut contact = wait.saturating_sub(silent_since.elapsed());
-            // Where the last round was, all of the time is given.
-            if are_several && self.connected.is_none() {
-                contact = contact.min(TRY_SPAN).min(wait / candidates.len() as u32);
-            }
+        for (tried, (at, candidate)) in (1..).zip(candidates.iter().enumerate().cycle().skip(start))
+        {
+            // Each is tried, however long connections took.
+            let is_last = tried >= candidates.len();
+            let is_over = |since: Instant| is_last && since.elapsed() >= wait;
+            let was_connected = self.connected.is_some();
+            let rest = wait.saturating_sub(silent_since.elapsed());
+            let contact = match are_several && !was_connected {
+                true if is_last => rest.min(share),
+                true => share,
+                // Where the last round was, all of the time is given.
+                false => rest,
+            };
             match self.contribute_by((at, candidate), participation, contact, &mut observe) {
                 Ok(result) => {
                     return Ok(RoundResult { transport: Some(candidate.transport()), ..result });
@@ -110,16 +121,16 @@ impl SocketClient {
                 }
                 Err(Error::Unreachable { has_answered: answered, .. }) => {
                     has_answered |= answered;
-                    if answered && are_several {
+                    if are_several && (answered || was_connected) {
                         // It was there: it may come back, here or elsewhere.
                         silent_since = Instant::now();
-                    } else if answered || silent_since.elapsed() >= wait {
+                    } else if answered || is_over(silent_since) {
                         break;
                     }
                 }
                 Err(Error::Nic(NicError::Dial(why))) => {
                     dial = Some(why);
-                    if (why.is_final() && by_tcp_alone) || silent_since.elapsed() >= wait {
+                    if (why.is_final() && by_tcp_alone) || is_over(silent_since) {
                         break;
                     }
                     pause(RETRY_SPAN.min(wait), silent_since, &mut observe)?;
@@ -127,9 +138,16 @@ impl SocketClient {
                 Err(error) => return Err(error),
             }
         }
-        let addresses = self.config.server.addresses();
-        let is_closed = !has_answered && !addresses.is_empty() && addresses.iter().all(is_closed);
-        let server = candidates[0].address();
+        let Some(first) = candidates.first() else {
+            return Err(NicError::NoSuchPeer { node: self.config.node }.into());
+        };
+        let is_refused = |why: &DialError| why.is_refused();
+        let is_closed = !has_answered
+            && match by_tcp_alone {
+                true => dial.as_ref().is_some_and(is_refused),
+                false => self.config.server.addresses().iter().all(is_closed),
+            };
+        let server = first.address();
         Err(Error::Unreachable { server, waited: wait, has_answered, is_closed, dial })
     }
 

@@ -13,7 +13,7 @@ use crate::{
         client::socket::{TRY_SPAN, open},
         transport::PathConfig,
     },
-    proto::{Identity, NodeId},
+    proto::{Identity, NodeId, endpoint::DEFAULT_GIVE_UP},
     wire::PcapFile,
 };
 
@@ -47,6 +47,13 @@ impl SocketOpener {
         mut observe: impl FnMut(Option<OpenerEvent>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let candidates = self.server.all();
+        let mut told: Option<Instant> = None;
+        // Not at every try.
+        let mut is_news = || {
+            let is_due = told.is_none_or(|told| told.elapsed() >= DEFAULT_GIVE_UP);
+            told = if is_due { Some(Instant::now()) } else { told };
+            is_due
+        };
         for candidate in candidates.iter().cycle() {
             let waits = || match observe(None) {
                 ControlFlow::Continue(()) => Ok(()),
@@ -56,7 +63,8 @@ impl SocketOpener {
                 Err(Error::Stopped) => return Ok(()),
                 Err(Error::Nic(NicError::Dial(why))) => {
                     let event = OpenerEvent::Unreachable { dial: Some(why) };
-                    if observe(Some(event)).is_break() || pause(&mut observe).is_break() {
+                    let event = is_news().then_some(event);
+                    if observe(event).is_break() || pause(&mut observe).is_break() {
                         return Ok(());
                     }
                     continue;
@@ -71,6 +79,7 @@ impl SocketOpener {
             let (began, is_there, is_stopped) =
                 (Instant::now(), Cell::new(false), Cell::new(false));
             service.run(opener, ledger, |event| {
+                let is_lost = matches!(event, Some(OpenerEvent::Unreachable { .. }));
                 let event = match event {
                     Some(OpenerEvent::Attending { .. }) => {
                         is_there.set(true);
@@ -82,10 +91,13 @@ impl SocketOpener {
                     is_stopped.set(true);
                     return ControlFlow::Break(());
                 }
-                let goes_on = is_there.get() || candidates.len() == 1 || began.elapsed() < TRY_SPAN;
+                let goes_on = candidates.len() == 1
+                    || !is_lost && (is_there.get() || began.elapsed() < TRY_SPAN);
                 if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
-            if is_stopped.get() {
+            let is_silent = !is_stopped.get() && !is_there.get() && is_news();
+            let event = is_silent.then_some(OpenerEvent::Unreachable { dial: None });
+            if is_stopped.get() || observe(event).is_break() {
                 break;
             }
         }

@@ -48,6 +48,12 @@ pub enum DialError {
 }
 
 impl DialError {
+    /// Returns whether a host says that nothing listens at the port.
+    #[must_use]
+    pub fn is_refused(self) -> bool {
+        matches!(self, Self::Connect { kind: ErrorKind::ConnectionRefused, .. })
+    }
+
     /// Returns whether a proxy will refuse again: it forbids the connection, or asks for other credentials.
     pub(crate) fn is_final(self) -> bool {
         matches!(self, Self::Refused { code: 403 | 407, .. })
@@ -147,7 +153,8 @@ impl Dialer {
     /// Connects on a thread of its own, since that takes seconds.
     pub(crate) fn start(&self) -> Receiver<Result<TcpStream, DialError>> {
         let (dialer, (sender, receiver)) = (self.clone(), channel());
-        thread::spawn(move || sender.send(dialer.connect()));
+        // Without a thread the sender goes, as if the connection had failed.
+        let _ = thread::Builder::new().spawn(move || sender.send(dialer.connect()));
         receiver
     }
 
