@@ -140,8 +140,8 @@ pub(crate) struct ServerKeyArg {
     /// The aggregator's public node key [default of a bundle, and on loopback: server.node beside the key]
     #[arg(long = "server-key", value_name = "KEY", value_parser = node)]
     pub(crate) node: Option<NodeId>,
-    /// HTTP proxy for connections by TCP, http://[USER:PASSWORD@]HOST:PORT [default: that of HTTPS_PROXY,
-    /// but to hosts of NO_PROXY and this machine]
+    /// HTTP proxy for connections by TCP, http://HOST:PORT or http://USER:PASSWORD@HOST:PORT [default: that of
+    /// HTTPS_PROXY, but to hosts of NO_PROXY and this machine]
     #[arg(long, value_name = "URL")]
     pub(crate) proxy: Option<Proxy>,
 }
