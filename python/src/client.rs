@@ -57,7 +57,7 @@ const LOOK: Duration = Duration::from_millis(20);
 ///     timeout: Seconds for which a server that does not answer is tried.
 ///     engine: "cpu", "gpu" or "auto".
 ///     transport: "udp"; "tcp"; or "auto": UDP, and where nobody answers by it within seconds a connection by TCP.
-///     proxy: The HTTP proxy that connections by TCP go through, "http://[USER:PASSWORD@]HOST:PORT"; None for that of
+///     proxy: The HTTP proxy that connections by TCP go through, "http://USER:PASSWORD@HOST:PORT"; None for that of
 ///         HTTPS_PROXY, but to hosts of NO_PROXY and of this machine.
 ///     datagram: Bytes of the longest datagrams that a path is tried with; None for 8,900.
 ///
