@@ -345,7 +345,7 @@ def test_clients_choose_what_carries_their_datagrams(folder: Path) -> None:
 
         means = list(pool.map(mean, range(3)))
     assert all(np.array_equal(mean["w"], means[0]["w"]) for mean in means)
-    with pytest.raises(cg.ParameterError, match="transport='quic': a transport is auto, udp or"):
+    with pytest.raises(cg.ParameterError, match='transport="quic": a transport is auto, udp or'):
         cg.Client("127.0.0.1:9", folder, number=0, transport="quic")  # type: ignore[arg-type]
     with pytest.raises(cg.ParameterError, match=r"datagram=700: 700 .*768"):
         cg.Server(folder, datagram=700)
