@@ -180,7 +180,8 @@ impl Wire for SocketWire {
 
     fn burst_limit(&self) -> usize {
         let limits = self.sockets.iter().map(|(_, state)| state.max_gso_segments());
-        limits.min().unwrap_or(1)
+        // Of a connection bytes are the only bound.
+        limits.min().unwrap_or(usize::MAX)
     }
 
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
