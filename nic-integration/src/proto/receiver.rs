@@ -53,31 +53,30 @@ impl Partial {
     }
 
     /// Returns the blocks of a payload within the message.
-    fn blocks(header: &DatagramHeader, payload_bytes: usize) -> Range<u32> {
-        let end = header.start + payload_bytes as u32;
-        header.start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)
+    fn blocks(header: &DatagramHeader, payload_bytes: usize) -> Range<usize> {
+        let (start, block) = (header.start as usize, BLOCK_BYTES as usize);
+        start / block..(start + payload_bytes).div_ceil(block)
     }
 
     /// Returns whether all of a payload came before; that of an empty message is always new.
     pub(super) fn has(&self, header: &DatagramHeader, payload_bytes: usize) -> bool {
-        payload_bytes > 0
-            && Self::blocks(header, payload_bytes)
-                .all(|block| bits::has(&self.seen, block as usize))
+        payload_bytes > 0 && bits::has_all(&self.seen, Self::blocks(header, payload_bytes))
     }
 
     /// Counts the bytes of a datagram that are new; `true` if the message is now whole.
     pub(super) fn commit(&mut self, header: &DatagramHeader, payload_bytes: usize) -> bool {
         let blocks = Self::blocks(header, payload_bytes);
-        let words = blocks.end.div_ceil(64) as usize;
+        let words = blocks.end.div_ceil(64);
         if self.seen.len() < words {
             self.seen.resize(words, 0);
         }
-        for block in blocks {
-            if !bits::has(&self.seen, block as usize) {
-                bits::set(&mut self.seen, block as usize);
-                self.committed += BLOCK_BYTES.min(self.message_bytes - block * BLOCK_BYTES);
-            }
-        }
+        // The last block of a message may be shorter.
+        let last = self.message_bytes.div_ceil(BLOCK_BYTES);
+        let has_last = blocks.end == last as usize
+            && !bits::has_all(&self.seen, blocks.end.saturating_sub(1)..blocks.end);
+        let fresh = bits::set_all(&mut self.seen, blocks) * BLOCK_BYTES;
+        self.committed +=
+            if has_last { fresh - (last * BLOCK_BYTES - self.message_bytes) } else { fresh };
         self.committed == self.message_bytes
     }
 }

@@ -107,7 +107,7 @@ impl Staged {
     /// Returns whether bytes of a contributor came before, all of them.
     pub(super) fn has(&self, contributor: u16, bytes: &Range<usize>) -> bool {
         let held = self.held.get(&contributor);
-        held.is_some_and(|held| self.blocks(bytes).all(|block| bits::has(&held.seen, block)))
+        held.is_some_and(|held| bits::has_all(&held.seen, self.blocks(bytes)))
     }
 
     /// Holds those bytes of a contributor, from `start` of the shard on, that did not come before. They do not count as
@@ -119,7 +119,7 @@ impl Staged {
             seen: vec![0; shard_bytes.div_ceil(grain).div_ceil(64)].into(),
         });
         let blocks = start / grain..(start + bytes.len()).div_ceil(grain);
-        if !blocks.clone().any(|block| bits::has(&held.seen, block)) {
+        if !bits::has_any(&held.seen, blocks.clone()) {
             return held.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         }
         for (block, bytes) in blocks.zip(bytes.chunks(grain)) {
@@ -139,16 +139,16 @@ impl Staged {
         let (blocks, Some(held)) = (self.blocks(bytes), self.held.get(&contributor)) else {
             return false;
         };
-        let mut lacked =
-            self.blocks(chunk).filter(|block| !bits::has(&held.seen, *block)).peekable();
-        lacked.peek().is_some() && lacked.all(|block| blocks.contains(&block))
+        let (chunk, has) = (self.blocks(chunk), |range| bits::has_all(&held.seen, range));
+        let own = blocks.start.max(chunk.start)..blocks.end.min(chunk.end);
+        !has(own.clone()) && has(chunk.start..own.start) && has(own.end..chunk.end)
     }
 
     /// Notes that bytes of a contributor came, which are held.
     pub(super) fn mark(&mut self, contributor: u16, bytes: &Range<usize>) {
         let blocks = self.blocks(bytes);
         if let Some(held) = self.held.get_mut(&contributor) {
-            blocks.for_each(|block| bits::set(&mut held.seen, block));
+            bits::set_all(&mut held.seen, blocks);
         }
     }
 
