@@ -133,7 +133,7 @@ impl SocketClient {
                     if (why.is_final() && by_tcp_alone) || is_over(silent_since) {
                         break;
                     }
-                    pause(RETRY_SPAN.min(wait), silent_since, &mut observe)?;
+                    pause(RETRY_SPAN.min(wait), contacting(silent_since, &mut observe))?;
                 }
                 Err(error) => return Err(error),
             }
@@ -182,11 +182,7 @@ impl SocketClient {
     ) -> Result<FederationClient<SocketWire>, Error> {
         let SocketClientConfig { node, number, identity, paths, pipelines, .. } =
             self.config.clone();
-        let began = Instant::now();
-        let waits = || match observe(ParticipationPhase::Contacting { waited: began.elapsed() }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Stopped),
-        };
+        let waits = contacting(Instant::now(), observe);
         let (wires, paths) = open(candidate, pipelines, paths, waits)?;
         let server = candidate.address();
         let mut client = FederationClient::new(wires, server, node, number, identity, paths)?;
@@ -206,13 +202,22 @@ impl SocketClient {
     }
 }
 
-/// Waits while the client is observed.
-fn pause(span: Duration, since: Instant, observe: Observe<'_>) -> Result<(), Error> {
+/// Tells an observer for how long a client has looked for its aggregator; it may stop the client.
+fn contacting(since: Instant, observe: Observe<'_>) -> impl FnMut() -> Result<(), Error> {
+    move || match observe(ParticipationPhase::Contacting { waited: since.elapsed() }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Stopped),
+    }
+}
+
+/// Waits for a span, in which `waits` is asked whether to go on, as often as an observer is.
+pub(crate) fn pause(
+    span: Duration,
+    mut waits: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
     let end = Instant::now() + span;
     loop {
-        if observe(ParticipationPhase::Contacting { waited: since.elapsed() }).is_break() {
-            return Err(Error::Stopped);
-        }
+        waits()?;
         let rest = end.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Ok(());

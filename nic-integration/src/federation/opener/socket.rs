@@ -1,6 +1,6 @@
 //! An opener of an aggregator that is looked for at several addresses, by UDP and TCP.
 
-use std::{cell::Cell, ops::ControlFlow, thread, time::Instant};
+use std::{ops::ControlFlow, time::Instant};
 
 use ciphergram_he::{Ledger, threshold::OpenerKey};
 
@@ -8,9 +8,9 @@ use super::{FederationOpener, OpenerEvent};
 use crate::{
     NicError,
     federation::{
-        Error, PROGRESS_SPAN,
+        Error,
         candidate::ServerCandidates,
-        client::socket::{TRY_SPAN, open},
+        client::socket::{TRY_SPAN, open, pause},
         transport::PathConfig,
     },
     proto::{Identity, NodeId, endpoint::DEFAULT_GIVE_UP},
@@ -55,16 +55,14 @@ impl SocketOpener {
             is_due
         };
         for candidate in candidates.iter().cycle() {
-            let waits = || match observe(None) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(Error::Stopped),
-            };
+            let waits = asking(&mut observe);
             let (wires, paths) = match open(candidate, self.pipelines, self.paths, waits) {
                 Err(Error::Stopped) => return Ok(()),
                 Err(Error::Nic(NicError::Dial(why))) => {
                     let event = OpenerEvent::Unreachable { dial: Some(why) };
-                    let event = is_news().then_some(event);
-                    if observe(event).is_break() || pause(&mut observe).is_break() {
+                    if observe(is_news().then_some(event)).is_break()
+                        || pause(TRY_SPAN, asking(&mut observe)).is_err()
+                    {
                         return Ok(());
                     }
                     continue;
@@ -76,28 +74,27 @@ impl SocketOpener {
             if let Some(file) = &self.capture {
                 service.capture(file)?;
             }
-            let (began, is_there, is_stopped) =
-                (Instant::now(), Cell::new(false), Cell::new(false));
+            let (began, mut is_there, mut is_stopped) = (Instant::now(), false, false);
             service.run(opener, ledger, |event| {
                 let is_lost = matches!(event, Some(OpenerEvent::Unreachable { .. }));
                 let event = match event {
                     Some(OpenerEvent::Attending { .. }) => {
-                        is_there.set(true);
+                        is_there = true;
                         Some(OpenerEvent::Attending { transport: Some(candidate.transport()) })
                     }
                     event => event,
                 };
                 if observe(event).is_break() {
-                    is_stopped.set(true);
+                    is_stopped = true;
                     return ControlFlow::Break(());
                 }
-                let goes_on = candidates.len() == 1
-                    || !is_lost && (is_there.get() || began.elapsed() < TRY_SPAN);
+                let goes_on =
+                    candidates.len() == 1 || !is_lost && (is_there || began.elapsed() < TRY_SPAN);
                 if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
-            let is_silent = !is_stopped.get() && !is_there.get() && is_news();
+            let is_silent = !is_stopped && !is_there && is_news();
             let event = is_silent.then_some(OpenerEvent::Unreachable { dial: None });
-            if is_stopped.get() || observe(event).is_break() {
+            if is_stopped || observe(event).is_break() {
                 break;
             }
         }
@@ -105,12 +102,12 @@ impl SocketOpener {
     }
 }
 
-/// Waits before a refused connection is tried again.
-fn pause(observe: &mut impl FnMut(Option<OpenerEvent>) -> ControlFlow<()>) -> ControlFlow<()> {
-    let end = Instant::now() + TRY_SPAN;
-    while Instant::now() < end {
-        thread::sleep(PROGRESS_SPAN);
-        observe(None)?;
+/// Asks an observer without an event whether to go on.
+fn asking(
+    observe: &mut impl FnMut(Option<OpenerEvent>) -> ControlFlow<()>,
+) -> impl FnMut() -> Result<(), Error> {
+    move || match observe(None) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Stopped),
     }
-    ControlFlow::Continue(())
 }
