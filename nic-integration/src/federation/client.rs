@@ -15,10 +15,7 @@ use std::{mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
 
-use self::{
-    run::{Run, RunStart},
-    saved::finish_saved,
-};
+use self::run::{Contribution, ContributionStart, Run};
 pub use self::{
     saved::finish_from_spool,
     socket::{SocketClient, SocketClientConfig},
@@ -85,26 +82,27 @@ impl<W: Wire> FederationClient<W> {
         participation: &Participation<'_>,
         mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        self.contribute_within(participation.patience, participation, &mut observe)
+        match Contribution::begin(participation)? {
+            ContributionStart::Saved(result) => Ok(*result),
+            ContributionStart::New(mut contribution) => {
+                self.take_part(&mut contribution, participation.patience, &mut observe)
+            }
+        }
     }
 
-    /// As [`contribute`](Self::contribute), with another span for the first answer.
-    fn contribute_within(
+    /// Takes a contribution to the aggregator, which has a span for its first answer.
+    fn take_part(
         &mut self,
+        contribution: &mut Contribution<'_>,
         contact: Duration,
-        participation: &Participation<'_>,
         observe: &mut dyn FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        let found = participation.member.key.number();
-        if found != self.number {
-            let asked = self.number;
+        let (found, asked) = (contribution.number(), self.number);
+        if found != asked {
             return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());
         }
-        let _round = info_span!("round", client = self.number, round = Empty).entered();
-        let run = match Run::begin(participation, self.server, self.number, contact)? {
-            RunStart::Run(run) => run,
-            RunStart::Saved(spool, saved) => return finish_saved(participation, spool, *saved),
-        };
+        let _round = info_span!("round", client = asked, round = Empty).entered();
+        let run = Run::new(contribution, self.server, contact);
         let mut phases = Phases::default();
         let (end, run) = std::thread::scope(|scope| {
             // It goes with whatever fails here: a sealing thread that waits for space to hand over ends then.

@@ -12,11 +12,13 @@ use std::time::Duration;
 use ciphergram_he::SecretKey;
 use ciphergram_he::params::Scheme;
 use ciphergram_nic::NicError;
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::federation::{
     Error, FederationClient, PathConfig, RoundResult, ServerCandidates, ServerConfig, SocketClient,
     SocketClientConfig, Transport, Transports,
 };
 use ciphergram_nic::proto::{Origin, Route};
+use ciphergram_nic::relay::{Bottleneck, RelaySwitch};
 use ciphergram_nic::wire::tcp::dial::{DialError, Dialer};
 use ciphergram_nic::wire::tcp::stream::MAGIC;
 use ciphergram_nic::wire::{SocketWire, Wire};
@@ -290,4 +292,30 @@ fn both_transports_of_one_client_count_once() {
     });
     let clients = vec![moving, join(at(addr, Transports::Auto, None), 1, PATIENCE)];
     assert_eq!(all_exact(clients), [None, Some(Transport::Udp)]);
+}
+
+/// After a third of a contribution nothing passes by UDP any more. What its spool has goes on by TCP, and counts once.
+#[test]
+fn where_udp_ends_in_mid_round_its_contribution_goes_on_by_tcp() {
+    let serving = serve_by(Transports::Auto, config(2, 2));
+    let (faults, line) = (Faults::default(), Bottleneck::default());
+    let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+    let mut switch = RelaySwitch::bind(loopback, serving.addr, faults, line, 1).unwrap();
+    let through = switch.local_addr().unwrap();
+    // Its sockets stay, and nobody reads them.
+    let ending = thread::spawn(move || switch.run(None, Some(50_000)).map(|()| switch));
+    let (proxy, _asked) = proxy(serving.addr, Gate::Forwards);
+    let moving = thread::spawn(move || {
+        let folder = tempfile::tempdir().unwrap();
+        let (update, spool) = (update(0, 0, VALUES), folder.path().join("spool"));
+        let mut participation = participation(lattice(), &update, 0);
+        (participation.spool, participation.patience) = (Some(&*spool), Duration::from_secs(1));
+        let mut client = reached(at(through, Transports::Auto, Some(proxy)), 0);
+        let result = client.contribute(&participation, |_| ControlFlow::Continue(()))?;
+        client.leave()?;
+        Ok(RoundResult { spool: None, ..result })
+    });
+    let clients = vec![moving, join(at(serving.addr, Transports::Auto, None), 1, PATIENCE)];
+    assert_eq!(all_exact(clients), [Transport::Tcp, Transport::Udp].map(Some));
+    assert!(ending.join().unwrap().is_ok());
 }

@@ -18,7 +18,7 @@ use tracing::{Span, info, warn};
 
 use super::{
     open_round::OpenRound,
-    saved::{find, open_spooled},
+    saved::{find, finish_saved, open_spooled},
     sealing::Sealing,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
         Error,
         opener::answer_request,
         participation::{Participation, ParticipationPhase, RoundResult},
-        spool::{FoundSpool, SavedSum, Spool, SpoolContent, fingerprint},
+        spool::{FoundSpool, Spool, SpoolContent, fingerprint},
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Resume, RoundClient, RoundClientEvent, RoundEnd, RoundOpening, SumLayout, Sums},
@@ -37,58 +37,41 @@ use crate::{
 /// The longest sleep while the sealing thread works.
 const SEALING_SLEEP: Duration = Duration::from_millis(1);
 
-/// One round in progress.
-pub(super) struct Run<'a> {
+/// What a client contributes to a round, before it is taken to an aggregator and while it is.
+pub(super) struct Contribution<'a> {
     participation: &'a Participation<'a>,
-    server: SocketAddr,
-    number: u16,
-    /// The span for the aggregator's first answer.
-    contact: Duration,
     announcement: Announcement,
     /// Whether the announcement names the terms that chunks are sealed under, no longer a proposal.
     is_sealed: bool,
     resume: Option<Resume>,
     sealing: Sealing,
-    open: Option<OpenRound>,
-    /// Datagrams received before it.
-    former: u64,
-    /// The time at which it began to look for the aggregator.
-    began: Instant,
-    /// Datagrams received when the aggregator was last found silent, and when that silence began.
-    silence: (u64, Instant),
-    /// Bytes of the longest datagrams that the path was last known to take.
-    datagram_bytes: u64,
 }
 
 /// The beginning of a contribution.
-pub(super) enum RunStart<'a> {
+pub(super) enum ContributionStart<'a> {
     /// It has to take part in a round.
-    Run(Box<Run<'a>>),
+    New(Box<Contribution<'a>>),
     /// An earlier run took part, and its spool saved the sum.
-    Saved(Spool, Box<SavedSum>),
+    Saved(Box<RoundResult>),
 }
 
-type IterationFlow = ControlFlow<Result<RoundEnd, Error>, Duration>;
-
-impl<'a> Run<'a> {
+impl<'a> Contribution<'a> {
     /// Begins with a fresh contribution, or with what the spool holds.
     ///
     /// # Errors
     ///
-    /// The tensors or the weight do not fit; the spool's.
+    /// The tensors or the weight do not fit; the spool's; a saved sum is of too few or is none.
     pub(super) fn begin(
         participation: &'a Participation<'a>,
-        server: SocketAddr,
-        number: u16,
-        contact: Duration,
-    ) -> Result<RunStart<'a>, Error> {
+    ) -> Result<ContributionStart<'a>, Error> {
         let Participation { member, update, weight, .. } = participation;
         let total_bytes = |announcement: &Announcement| {
             announcement.agreement.chunks(member.key.public().parameters()).total_bytes() as u64
         };
-        let (announcement, resume, sealing) = match find(participation, number)? {
+        let (announcement, resume, sealing) = match find(participation)? {
             Some(FoundSpool { spool, content: SpoolContent::Sum(saved), .. }) => {
-                return Ok(RunStart::Saved(spool, saved));
+                let result = finish_saved(participation, spool, *saved)?;
+                return Ok(ContributionStart::Saved(Box::new(result)));
             }
             Some(FoundSpool { spool, header, content: SpoolContent::Chunks(chunks, shares) }) => {
                 // Before anyone waits for us.
@@ -109,23 +92,93 @@ impl<'a> Run<'a> {
                 (announcement, None, sealing)
             }
         };
+        let is_sealed = resume.is_some();
+        let contribution = Self { participation, announcement, is_sealed, resume, sealing };
+        Ok(ContributionStart::New(Box::new(contribution)))
+    }
+
+    /// Returns the number of the client that makes it.
+    pub(super) fn number(&self) -> u16 {
+        self.participation.member.key.number()
+    }
+
+    /// Returns whether it is of one round from now on: its sealing has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.sealing.has_begun()
+    }
+
+    /// Returns the announcement as the aggregator may see it.
+    fn hello(&self) -> Result<Vec<u8>, Error> {
+        let Member { key, job, .. } = &self.participation.member;
+        Ok(self.announcement.without_private_ranges(job)?.to_bytes(key.public()))
+    }
+
+    /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
+    /// sealed under some, no others will do.
+    fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
+        let Participation { member, spool, .. } = self.participation;
+        let own = &self.announcement;
+        let is_same = || {
+            terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
+        };
+        if self.is_sealed && !is_same() {
+            return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
+        }
+        terms.check(member.key, own, member.job)?;
+        if let Some((name, factor)) = terms.coarsest(own)
+            && !self.is_sealed
+        {
+            warn!(
+                "tensor {name:?} is rounded {factor} times as coarsely as by this client's own range: another client \
+                 proposed a larger one, which the job's largest range bounds"
+            );
+        }
+        if !self.is_sealed {
+            member.enter(terms.round)?;
+            self.announcement.seal_under(terms, member.job, member.key.ranges_secret())?;
+        }
+        self.is_sealed = true;
+        Ok(())
+    }
+}
+
+/// A contribution on its way to an aggregator.
+pub(super) struct Run<'c, 'a> {
+    contribution: &'c mut Contribution<'a>,
+    server: SocketAddr,
+    /// The span for the aggregator's first answer.
+    contact: Duration,
+    open: Option<OpenRound>,
+    /// Datagrams received before it.
+    former: u64,
+    /// The time at which it began to look for the aggregator.
+    began: Instant,
+    /// Datagrams received when the aggregator was last found silent, and when that silence began.
+    silence: (u64, Instant),
+    /// Bytes of the longest datagrams that the path was last known to take.
+    datagram_bytes: u64,
+}
+
+type IterationFlow = ControlFlow<Result<RoundEnd, Error>, Duration>;
+
+impl<'c, 'a> Run<'c, 'a> {
+    /// Takes a contribution to an aggregator.
+    pub(super) fn new(
+        contribution: &'c mut Contribution<'a>,
+        server: SocketAddr,
+        contact: Duration,
+    ) -> Self {
         let now = Instant::now();
-        let run = Self {
-            participation,
+        Self {
+            contribution,
             server,
-            number,
             contact,
-            announcement,
-            is_sealed: resume.is_some(),
-            resume,
-            sealing,
             open: None,
             former: 0,
             began: now,
             silence: (0, now),
             datagram_bytes: 0,
-        };
-        Ok(RunStart::Run(Box::new(run)))
+        }
     }
 
     /// Asks to take part.
@@ -136,25 +189,20 @@ impl<'a> Run<'a> {
     pub(super) fn join(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         // What came in former rounds is no answer to this.
         self.former = node.stats().received.datagrams;
-        let contribution = self.announcement.seed.id();
-        if let Some(opener) = self.participation.opener {
+        let contribution = self.contribution.announcement.seed.id();
+        if let Some(opener) = self.contribution.participation.opener {
             node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
         }
-        Ok(node.join(now, contribution, self.hello()?, self.resume)?)
+        Ok(node.join(now, contribution, self.contribution.hello()?, self.contribution.resume)?)
     }
 
     /// Answers what this client is asked as an opener.
     fn answer(&self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
-        let Some(opener) = self.participation.opener else { return Ok(()) };
+        let Participation { member, opener, .. } = self.contribution.participation;
+        let Some(opener) = opener else { return Ok(()) };
         let Some(request) = node.take_request() else { return Ok(()) };
-        answer_request(opener, self.participation.member.ledger, (node, now), &request)
+        answer_request(opener, member.ledger, (node, now), &request)
             .map(|event| info!(?event, "opener"))
-    }
-
-    /// Returns the announcement as the aggregator may see it.
-    fn hello(&self) -> Result<Vec<u8>, Error> {
-        let Member { key, job, .. } = &self.participation.member;
-        Ok(self.announcement.without_private_ranges(job)?.to_bytes(key.public()))
     }
 
     fn bad_round(&self, what: &'static str) -> Error {
@@ -174,7 +222,7 @@ impl<'a> Run<'a> {
         match self.step(node, now, scope) {
             Ok(Some(end)) => ControlFlow::Break(Ok(end)),
             Ok(None) => {
-                let busy = self.sealing.is_running();
+                let busy = self.contribution.sealing.is_running();
                 ControlFlow::Continue(if busy { SEALING_SLEEP } else { MAX_SLEEP })
             }
             Err(error) => ControlFlow::Break(Err(error)),
@@ -230,7 +278,7 @@ impl<'a> Run<'a> {
         if !has_answered && self.began.elapsed() >= self.contact {
             return Err(self.unreachable(self.contact, false));
         }
-        self.sealing.poll()?;
+        self.contribution.sealing.poll()?;
         self.push(node, now)?;
         self.answer(node, now)?;
         Ok(None)
@@ -249,7 +297,7 @@ impl<'a> Run<'a> {
     /// Returns the part of the round that it is in.
     pub(super) fn phase(&self, node: &RoundClient) -> ParticipationPhase {
         match &self.open {
-            Some(open) => open.phase(self.sealing.stream().len()),
+            Some(open) => open.phase(self.contribution.sealing.stream().len()),
             None if node.is_waiting() => ParticipationPhase::Waiting,
             None => ParticipationPhase::Contacting { waited: self.began.elapsed() },
         }
@@ -257,7 +305,7 @@ impl<'a> Run<'a> {
 
     /// Returns the phase after the last sum.
     pub(super) fn opening_phase(&self) -> Option<ParticipationPhase> {
-        let sealed = self.sealing.stream().len();
+        let sealed = self.contribution.sealing.stream().len();
         self.open.as_ref().map(|open| open.opening_phase(sealed))
     }
 
@@ -270,7 +318,7 @@ impl<'a> Run<'a> {
             let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
             self.silence = (received, began.unwrap_or_else(Instant::now));
         }
-        let patience = self.participation.patience;
+        let patience = self.contribution.participation.patience;
         if received > self.former && self.silence.1.elapsed() >= patience {
             return Err(self.unreachable(patience, true));
         }
@@ -288,66 +336,37 @@ impl<'a> Run<'a> {
     where
         'a: 's,
     {
-        let Member { key, job, .. } = &self.participation.member;
+        let own = &*self.contribution;
+        let Member { key, job, .. } = &own.participation.member;
         let (secret, key) = (key.ranges_secret(), key.public());
         let terms = RoundTerms::from_bytes(&opening.terms, key)?;
-        let sealed = self.is_sealed.then_some(&self.announcement.agreement);
+        let sealed = own.is_sealed.then_some(&own.announcement.agreement);
         let terms = terms.opened(job, secret, sealed)?;
         if !opening.contributors.iter().eq(terms.participants.iter().map(|c| &c.number)) {
             return Err(self.bad_round("its lists of contributors differ"));
         }
-        self.hold_to(&terms)?;
+        self.contribution.hold_to(&terms)?;
         let prekeys = terms.prekeys.clone();
         let chunks = terms.agreement.chunks(key.parameters());
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
-        node.amend(self.hello()?);
+        node.amend(self.contribution.hello()?);
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
         self.open = Some(OpenRound::new(since, opening, terms, chunks));
-        let (participation, number, announcement) =
-            (self.participation, self.number, &self.announcement);
-        let round = (chunks, prekeys);
-        self.sealing.start(participation, number, announcement, round, resume, scope)
-    }
-
-    /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
-    /// sealed under some, no others will do.
-    fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
-        let Participation { member, spool, .. } = self.participation;
-        let own = &self.announcement;
-        let is_same = || {
-            terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
-        };
-        if self.is_sealed && !is_same() {
-            return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
-        }
-        terms.check(member.key, own, member.job)?;
-        if let Some((name, factor)) = terms.coarsest(own)
-            && !self.is_sealed
-        {
-            warn!(
-                "tensor {name:?} is rounded {factor} times as coarsely as by this client's own range: another client \
-                 proposed a larger one, which the job's largest range bounds"
-            );
-        }
-        if !self.is_sealed {
-            member.enter(terms.round)?;
-            self.announcement.seal_under(terms, member.job, member.key.ranges_secret())?;
-        }
-        self.is_sealed = true;
-        Ok(())
+        let Contribution { participation, announcement, sealing, .. } = &mut *self.contribution;
+        sealing.start(participation, announcement, (chunks, prekeys), resume, scope)
     }
 
     /// Pushes sealed chunks while there is space.
     fn push(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
         while node.can_push()
-            && let Some((first_chunk, bytes)) = open.next_push(self.sealing.stream())
+            && let Some((first_chunk, bytes)) = open.next_push(self.contribution.sealing.stream())
         {
             node.push(now, first_chunk, open.chunk_bytes(), bytes)?;
         }
-        if let Some(shares) = self.sealing.shares()
+        if let Some(shares) = self.contribution.sealing.shares()
             && open.is_pushed()
             && !open.shares_sent
             && node.can_push()
@@ -364,7 +383,7 @@ impl<'a> Run<'a> {
     ///
     /// The sealing thread's.
     pub(super) fn stop_sealing(&mut self) -> Result<(), Error> {
-        self.sealing.stop()
+        self.contribution.sealing.stop()
     }
 
     /// Keeps the sum in the spool, then opens it, or checks it where it cannot. A spool whose sum will never open
@@ -381,10 +400,11 @@ impl<'a> Run<'a> {
     ) -> Result<RoundResult, Error> {
         let unopened = self.bad_round("it ended before it opened");
         let open = self.open.ok_or(unopened)?;
-        let encrypting = self.sealing.busy();
-        let shares_bytes = self.sealing.shares().map_or(0, <[u8]>::len);
+        let Contribution { participation, announcement, sealing, .. } = self.contribution;
+        let encrypting = sealing.busy();
+        let shares_bytes = sealing.shares().map_or(0, <[u8]>::len);
         let exchanging = open.since.elapsed().saturating_sub(encrypting);
-        let ((fields, clipped), mut spool) = self.sealing.into_parts();
+        let ((fields, clipped), mut spool) = sealing.take_parts();
         if let Err(error) = open.check_whole(end) {
             spool.map_or(Ok(()), Spool::remove)?;
             return Err(error);
@@ -392,13 +412,13 @@ impl<'a> Run<'a> {
         let stream = open.stream(landed);
         let sum = Sum {
             contributors: open.terms.participants,
-            job: self.announcement.job,
+            job: announcement.job,
             round: open.terms.round,
             agreement: open.terms.agreement,
             sets: open.sets,
             stream,
         };
-        let key = self.participation.member.key.public();
+        let key = participation.member.key.public();
         let answers = OpenAnswer::list_from_bytes(&end.answers, key)?;
         if let Some(spool) = &mut spool
             && let Err(error) = spool.keep(&sum, (&clipped, &answers), key)
@@ -407,7 +427,7 @@ impl<'a> Run<'a> {
             warn!(%error, "the sum is not kept beside the result");
         }
         let opening = (&sum, &answers[..]);
-        let (opened, decrypting, spool) = open_spooled(self.participation, opening, spool)?;
+        let (opened, decrypting, spool) = open_spooled(participation, opening, spool)?;
         Ok(RoundResult {
             opening: Some(open.opening),
             sum,

@@ -24,7 +24,7 @@ use crate::{
 ///
 /// The sum is of too few or is none; the spool's.
 pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
-    match find(participation, participation.member.key.number())? {
+    match find(participation)? {
         Some(FoundSpool { spool, content: SpoolContent::Sum(saved), .. }) => {
             finish_saved(participation, spool, *saved).map(Some)
         }
@@ -67,11 +67,9 @@ pub(super) fn finish_saved(
 /// # Errors
 ///
 /// It is of another one; the spool's; the ledger's.
-pub(super) fn find(
-    participation: &Participation<'_>,
-    number: u16,
-) -> Result<Option<FoundSpool>, Error> {
+pub(super) fn find(participation: &Participation<'_>) -> Result<Option<FoundSpool>, Error> {
     let Participation { member, spool, update, weight, .. } = participation;
+    let number = member.key.number();
     let Some(path) = *spool else { return Ok(None) };
     let Some(found) = Spool::open(path, member.key.public())? else { return Ok(None) };
     let SpoolHeader { contributor, fingerprint: of, announcement, .. } = &found.header;

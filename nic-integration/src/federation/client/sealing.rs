@@ -106,6 +106,11 @@ impl Sealing {
         self.busy
     }
 
+    /// Returns whether the thread was started.
+    pub(super) fn has_begun(&self) -> bool {
+        self.right.is_none()
+    }
+
     /// Returns whether the thread may have more.
     pub(super) fn is_running(&self) -> bool {
         self.thread.is_some()
@@ -120,12 +125,12 @@ impl Sealing {
     pub(super) fn start<'s, 'a: 's>(
         &mut self,
         participation: &'a Participation<'a>,
-        number: u16,
         announcement: &Announcement,
         (chunks, prekeys): (Chunks, Vec<Prekey>),
         resume: Resume,
         scope: &'s Scope<'s, 'a>,
     ) -> Result<(), Error> {
+        let number = participation.member.key.number();
         let (permit, spool) = match self.right.take() {
             Some(Right::Spooled(spool)) => {
                 let end_of = |chunk: u32| chunks.offset_of(chunk) + chunks.bytes_of(chunk);
@@ -210,9 +215,9 @@ impl Sealing {
     }
 
     /// Returns the quantities and the spool, once it is [stopped](Self::stop) and its thread has ended.
-    pub(super) fn into_parts(self) -> (Quantities, Option<Spool>) {
-        let spool = self.spool.and_then(|spool| spool.try_recv().ok());
-        (self.quantities.unwrap_or_default(), spool)
+    pub(super) fn take_parts(&mut self) -> (Quantities, Option<Spool>) {
+        let spool = self.spool.take().and_then(|spool| spool.try_recv().ok());
+        (self.quantities.take().unwrap_or_default(), spool)
     }
 
     fn take(&mut self, sealed: SealerMessage) -> Result<(), Error> {

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{FederationClient, saved::finish_from_spool};
+use super::{
+    FederationClient,
+    run::{Contribution, ContributionStart},
+};
 use crate::{
     NicError,
     federation::{
@@ -87,17 +90,28 @@ impl SocketClient {
         participation: &Participation<'_>,
         mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        if let Some(saved) = finish_from_spool(participation)? {
-            return Ok(saved);
-        }
         let candidates = self.config.server.all().to_vec();
         let (wait, are_several) = (participation.patience, candidates.len() > 1);
         let share = TRY_SPAN.min(wait / candidates.len().max(1) as u32);
         let by_tcp_alone = candidates.iter().all(|way| matches!(way, Candidate::Tcp(_)));
+        let mut held: Option<Box<Contribution<'_>>> = None;
         let start = self.connected.as_ref().map_or(0, |(at, _)| *at);
         let (mut silent_since, mut has_answered, mut dial) = (Instant::now(), false, None);
         for (tried, (at, candidate)) in (1..).zip(candidates.iter().enumerate().cycle().skip(start))
         {
+            // Once sealing has begun it is read from its spool again, which one alone may hold.
+            held = held.filter(|own| !own.has_begun());
+            let own = match held.take() {
+                Some(own) => own,
+                None => match Contribution::begin(participation)? {
+                    ContributionStart::Saved(result) => return Ok(*result),
+                    ContributionStart::New(own) => {
+                        silent_since = Instant::now();
+                        own
+                    }
+                },
+            };
+            let own = held.insert(own);
             // Each is tried, however long connections took.
             let is_last = tried >= candidates.len();
             let is_over = |since: Instant| is_last && since.elapsed() >= wait;
@@ -109,13 +123,13 @@ impl SocketClient {
                 // Where the last round was, all of the time is given.
                 false => rest,
             };
-            match self.contribute_by((at, candidate), participation, contact, &mut observe) {
+            match self.contribute_by((at, candidate), own, contact, &mut observe) {
                 Ok(result) => {
                     return Ok(RoundResult { transport: Some(candidate.transport()), ..result });
                 }
                 // Without a spool it would be another contribution, and the first may be in a sum already.
                 Err(error @ Error::Unreachable { has_answered: true, .. })
-                    if participation.spool.is_none() =>
+                    if participation.spool.is_none() && own.has_begun() =>
                 {
                     return Err(error);
                 }
@@ -155,7 +169,7 @@ impl SocketClient {
     fn contribute_by(
         &mut self,
         (at, candidate): (usize, &Candidate),
-        participation: &Participation<'_>,
+        contribution: &mut Contribution<'_>,
         contact: Duration,
         observe: Observe<'_>,
     ) -> Result<RoundResult, Error> {
@@ -163,7 +177,7 @@ impl SocketClient {
             Some((_, client)) => client,
             None => self.connect(candidate, observe)?,
         };
-        let ended = client.contribute_within(contact, participation, observe);
+        let ended = client.take_part(contribution, contact, observe);
         match &ended {
             Ok(_) => self.connected = Some((at, client)),
             // A client that was stopped is gone at once.
