@@ -91,8 +91,8 @@ impl Parameters {
     }
 
     /// Returns the set that updates of `values` values travel under: itself, or that of a larger ring, which takes
-    /// fewer bytes a value, where at least half of one of its polynomials is filled. All parties know how many values
-    /// an update has, so they choose alike; a frame names the set that was chosen.
+    /// fewer bytes a value, where it fills enough of that one's polynomials. All parties know how many values an update
+    /// has, so they choose alike; a frame names the set that was chosen.
     #[must_use]
     pub fn of_values(&self, values: usize) -> &Self {
         self.larger

@@ -149,11 +149,9 @@ impl Derivation {
             figures
         });
         let mut says = vec![
-            "an update that fills half of a polynomial of a larger ring travels under it: a coefficient"
+            "large updates travel under larger rings: a coefficient spends one margin and one rounding"
                 .into(),
-            "spends one margin and one rounding on more fields, and its head takes only part of a"
-                .into(),
-            "coefficient".into(),
+            "on more fields, and its head takes only part of a coefficient".into(),
         ];
         says.extend(
             sets.iter().map(|(from, set, rlwe)| {

@@ -109,8 +109,9 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
 }
 
 /// Derives the sets of large updates, the smallest first, each with the fewest values that it is for: as many as fill
-/// half of a polynomial, so that none is computed with in vain. A set that takes no fewer bytes a value than the one
-/// before it, `chosen` to begin with, is left out.
+/// half of a polynomial, so that none is computed with in vain, or a whole one where a secret goes with each update,
+/// which is transformed as a polynomial is, and shared. A set that takes no fewer bytes a value than the one before it,
+/// `chosen` to begin with, is left out.
 pub(crate) fn larger(
     literal: Literal,
     field_bits: u32,
@@ -119,13 +120,14 @@ pub(crate) fn larger(
     let mut fewest = chosen.geometry.bytes_per_value();
     let mut sets = vec![];
     let has_shares = literal.scheme == Scheme::CkksSumThreshold;
-    let (between, least) = if has_shares { (&rings()[1..], FEWEST_OF_LARGE) } else { (&[][..], 0) };
+    let between = if has_shares { &rings()[1..] } else { &[] };
     let larger = between.iter().chain(large_rings());
     for set in larger.filter_map(|ring| derive(ring, literal, field_bits).ok()) {
         let g = set.geometry;
         if g.bytes_per_value() < fewest {
             fewest = g.bytes_per_value();
-            sets.push((least.max(g.group_chunks * g.values_per_chunk() / 2), set));
+            let whole = g.group_chunks * g.values_per_chunk();
+            sets.push((if has_shares { whole.max(FEWEST_OF_LARGE) } else { whole / 2 }, set));
         }
     }
     sets
