@@ -90,9 +90,9 @@ impl Parameters {
         Ok(Self { larger: larger.collect(), ..set })
     }
 
-    /// Returns the set that updates of `values` values travel under: itself, or that of a larger ring, which takes
-    /// fewer bytes a value, where it fills enough of that one's polynomials. All parties know how many values an update
-    /// has, so they choose alike; a frame names the set that was chosen.
+    /// Returns the set that updates of `values` values travel under: itself, or one of [`larger`](Self::larger), which
+    /// take fewer bytes a value. All parties know how many values an update has, so they choose alike; a frame names
+    /// the set that was chosen.
     #[must_use]
     pub fn of_values(&self, values: usize) -> &Self {
         self.larger

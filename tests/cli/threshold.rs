@@ -126,7 +126,8 @@ fn a_round_opens_though_a_client_that_is_an_opener_is_killed() {
         |number: usize| place.join_with(&format!("clients/{number}.json"), &address, number, "");
     // It waits for the others, and is gone when the round opens.
     let mut victim = join(3);
-    server.event("opener_attends");
+    // As an opener it attends before.
+    server.event("joined");
     victim.kill();
     let all: Vec<_> = (0..3).map(join).collect();
     let closed = server.event("closed");

@@ -25,8 +25,9 @@ use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::{FoundSpool, Spool, SpoolContent};
 use ciphergram_nic::federation::{
-    Error, FederationClient, FederationServer, Observation, Participation, PathConfig, Progress,
-    RoundResult, ServerConfig, SocketClient, SocketClientConfig, SumApplication,
+    Error, FederationClient, FederationServer, Observation, Participation, ParticipationPhase,
+    PathConfig, Progress, RoundResult, ServerConfig, SocketClient, SocketClientConfig,
+    SumApplication,
 };
 use ciphergram_nic::proto::Config;
 use ciphergram_nic::round::{
@@ -647,4 +648,27 @@ fn hellos_of_too_many_values_are_refused() {
         participation.member.job = job
     });
     assert!(client.join().unwrap().is_ok(), "the aggregator lives");
+}
+
+/// Paillier seals for much longer than its thread may be ahead.
+#[test]
+fn who_is_stopped_while_sealing_goes_on_from_the_spool() {
+    let paillier = key(Scheme::Paillier2048);
+    let serving = serve(paillier.public(), config(2, 2), |_| false);
+    let other = contribute(paillier, serving.addr, 1, VALUES, |_| ());
+    let folder = tempfile::tempdir().unwrap();
+    let (update, spool) = (update(0, 0, VALUES), folder.path().join("spool"));
+    let own = Participation { spool: Some(&spool), ..participation(paillier, &update, 0) };
+    let stopped = client(serving.addr, 0).unwrap().contribute(&own, |phase| match phase {
+        ParticipationPhase::Exchanging { chunks, sealed, .. } if sealed > 0 => {
+            assert!(sealed < chunks / 2, "{sealed} of {chunks}");
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stopped, Err(Error::Stopped)));
+    let mut again = client(serving.addr, 0).unwrap();
+    let result = without_spool(again.contribute(&own, |_| ControlFlow::Continue(()))).unwrap();
+    let results = BTreeMap::from([(0, result), (1, other.join().unwrap().unwrap())]);
+    assert_eq!(check_results(paillier, &results, &[]).first(), Some(&2));
 }

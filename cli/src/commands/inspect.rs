@@ -97,7 +97,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("client", c.contributor.number);
             found.add_same("contributors", 1);
             if let Some(shares) = c.keys {
-                let bytes = shares.to_bytes().len();
+                let bytes = shares.bytes();
                 found.add("share_bytes", bytes, format!("{bytes} bytes of shares for openers"));
             }
             (c.agreement, c.stream.into_owned())

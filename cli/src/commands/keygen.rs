@@ -7,7 +7,6 @@ use ciphergram_he::{
     keys::{RANGES_KEY, write_folder, write_identities, write_new},
     params::Literal,
     private_ranges::{HAS_BOOTSTRAPS, RangesSecret},
-    threshold::{MAX_OPENERS, Quorum},
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
 use serde_json::{Value, json};
@@ -102,11 +101,8 @@ fn identities(args: &KeygenArgs, literal: Literal) -> Result<(), Failure> {
         ];
         return report(args.report.json, &value, &lines);
     }
-    let limits = Limits::of_key(&public);
-    // Before a folder is made for it.
-    Quorum::new(usize::from(clients).min(MAX_OPENERS), args.open)?;
     files::fill(out, |folder| {
-        write_identities(&public, limits.clone(), args.open, folder)?;
+        write_identities(&public, Limits::of_key(&public), args.open, folder)?;
         Ok(LocalNodes::of_folder(folder).draw()?)
     })?;
     let [public_path, _, identities, job_path] = files::KEY_FILES.map(|name| out.join(name));

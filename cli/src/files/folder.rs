@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use ciphergram_he::{Error, keys::RANGES_KEY};
@@ -25,19 +26,23 @@ pub(crate) fn fill(
 ) -> Result<(), Failure> {
     let stands = out.is_dir();
     let parent = if stands { out } else { folder_of(out) };
-    let made = fs::create_dir_all(parent).map_err(|e| match fs::metadata(out) {
+    let parents = MadeFolders::make(parent).map_err(|e| match fs::metadata(out) {
         // It is in a file: that the file exists would say less.
         Err(found) if found.kind() == io::ErrorKind::NotADirectory => found,
         _ => e,
     });
-    made.map_err(at(out))?;
+    let parents = Arc::new(parents.map_err(at(out))?);
     let made = signals::at_stop(|| {
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
         let temporary = builder.tempdir_in(parent)?;
-        let path = temporary.path().to_owned();
-        Ok((temporary, move || remove(&path)))
+        let (path, parents) = (temporary.path().to_owned(), parents.clone());
+        let clean_up = move || {
+            remove(&path);
+            parents.remove();
+        };
+        Ok((temporary, clean_up))
     });
     let (temporary, _at_stop) = made.map_err(|e: io::Error| at(out)(plain(e)))?;
     fill(temporary.path()).map_err(|failure| failure.renamed(temporary.path(), out))?;
@@ -48,6 +53,37 @@ pub(crate) fn fill(
         false => fs::rename(temporary.path(), out).map_err(at(out))?,
     }
     sync(parent).map_err(at(out))
+}
+
+/// Folders that were made for what is to stand in them. Those in which nothing stands go with this.
+struct MadeFolders(Vec<PathBuf>);
+
+impl MadeFolders {
+    /// Makes a folder, and those around it that are missing.
+    fn make(folder: &Path) -> io::Result<Self> {
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
+        let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
+        let mut made = Self(vec![]);
+        for folder in missing.into_iter().rev() {
+            match fs::create_dir(folder) {
+                Ok(()) => made.0.push(folder.to_owned()),
+                // Somebody else made it.
+                Err(_) if folder.is_dir() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(made)
+    }
+
+    fn remove(&self) {
+        let _ = self.0.iter().rev().try_for_each(fs::remove_dir);
+    }
+}
+
+impl Drop for MadeFolders {
+    fn drop(&mut self) {
+        self.remove();
+    }
 }
 
 /// Removes a folder that somebody may still write to: a file that came into it meanwhile keeps it from going.
@@ -141,6 +177,17 @@ pub(crate) fn refuse_keys(out: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parents_that_were_made_go_if_it_fails() {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path().join("of/parents/out");
+        let fails = |_: &Path| Err(Failure::Work("no".into()));
+        assert!(fill(&out, fails).is_err() && !place.path().join("of").exists());
+        fs::create_dir(place.path().join("of")).unwrap();
+        assert!(fill(&out, fails).is_err() && place.path().join("of").exists());
+        assert!(fill(&out, |_| Ok(())).is_ok() && out.is_dir());
+    }
 
     #[test]
     fn what_comes_to_stand_there_meanwhile_stays_and_nothing_joins_it() {

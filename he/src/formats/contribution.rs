@@ -79,7 +79,7 @@ impl<'a> Contribution<'a> {
     pub fn from_vec(bytes: Vec<u8>, key: &PublicKey) -> Result<Contribution<'static>, Error> {
         let Contribution { contributor, job, round, agreement, stream, keys } =
             Contribution::from_bytes(&bytes, key)?;
-        let (length, after) = (stream.len(), keys.as_ref().map_or(0, KeyMessage::len));
+        let (length, after) = (stream.len(), keys.as_ref().map_or(0, KeyMessage::bytes));
         let mut stream = frame::last_of(bytes, length + after);
         stream.truncate(length);
         Ok(Contribution { contributor, job, round, agreement, stream: stream.into(), keys })

@@ -5,13 +5,13 @@
 //! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
 //! [`RlweParameters`]). Large updates have larger rings, N = 16384 with eight primes or N = 32768 with sixteen, where
 //! they fill at least half of a polynomial, or all of it under one-time secrets: a coefficient of these spends one
-//! margin, one rounding down to whole fields and a part of itself on a head. One seed names a secret for each ring. A contribution has one public 32-byte seed,
-//! which with the index of a polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred
-//! binomial of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in coefficient form, ten
-//! residues to a 512-bit beat, cut to the coefficients that carry something: this is what makes an upload smaller than
-//! the float32 it protects. The sum of `b`s decrypts with the sum of `a`s. Beats
-//! travel and are added in the fewest that hold whole coefficients: one, two, four or eight, of five coefficients. Over
-//! the larger rings a head shares its last coefficient with values.
+//! margin, one rounding down to whole fields and a part of itself on a head. One seed names a secret for each ring. A
+//! contribution has one public 32-byte seed, which with the index of a polynomial names a uniform `a`. It sends
+//! `b = a·s + e + m·2^margin`, `e` a fresh centred binomial of 2 × 21 bits and `m` the packed fields of each
+//! coefficient. Only `b` travels, in coefficient form, ten residues to a 512-bit beat, cut to the coefficients that
+//! carry something: this is what makes an upload smaller than the float32 it protects. The sum of `b`s decrypts with
+//! the sum of `a`s. Beats travel and are added in the fewest that hold whole coefficients: one, two, four or eight, of
+//! five coefficients. Over the larger rings a head shares its last coefficient with values.
 //!
 //! # Exactness
 //! The noise of a sum is bounded for certain ([`RlweParameters`] holds the bound),

@@ -122,8 +122,9 @@ impl KeyMessage {
         &self.signed.upload
     }
 
-    /// Returns the bytes that it has.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the length of what [`to_bytes`](Self::to_bytes) writes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         let boxes = self.boxes.iter().map(|share| BOX_BYTES + share.sealed.len());
         2 + boxes.sum::<usize>() + 36 + self.signed.proof.len() + SIGNATURE_BYTES
     }
@@ -131,7 +132,7 @@ impl KeyMessage {
     /// Writes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer(Vec::with_capacity(self.len()));
+        let mut w = Writer(Vec::with_capacity(self.bytes()));
         w.u8(VERSION);
         w.u8(self.boxes.len() as u8);
         self.boxes.iter().for_each(|share| share.write(&mut w));

@@ -336,7 +336,7 @@ mod tests {
             KeyMessage::seal((&identities[1], &prekeys, over), of, (&secret, &sharing), [9; 32])
         };
         let (message, all) = (seal(&[2]).unwrap(), seal(&[]).unwrap());
-        assert_eq!(message.len(), all.len());
+        assert_eq!(message.bytes(), all.bytes());
         // No two messages have masks or keys of boxes in common.
         assert!((0..4).all(|opener| message.boxes[opener] != all.boxes[opener]));
         assert_eq!(message, seal(&[2]).unwrap(), "a restart sends the same");

@@ -3,6 +3,7 @@
 //! A thread seals chunks while this one pushes those sealed before and takes the sums that come
 //! back; a bounded queue is between them.
 
+mod contribution;
 mod open_round;
 mod run;
 mod saved;
@@ -15,7 +16,10 @@ use std::{mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
 
-use self::run::{Contribution, ContributionStart, Run};
+use self::{
+    contribution::{Prepared, PreparedContribution},
+    run::Run,
+};
 pub use self::{
     saved::finish_from_spool,
     socket::{SocketClient, SocketClientConfig},
@@ -82,26 +86,22 @@ impl<W: Wire> FederationClient<W> {
         participation: &Participation<'_>,
         mut observe: impl FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        match Contribution::begin(participation)? {
-            ContributionStart::Saved(result) => Ok(*result),
-            ContributionStart::New(mut contribution) => {
+        match PreparedContribution::prepare(participation, self.number)? {
+            Prepared::Finished(result) => Ok(*result),
+            Prepared::Unfinished(mut contribution) => {
                 self.take_part(&mut contribution, participation.patience, &mut observe)
             }
         }
     }
 
-    /// Takes a contribution to the aggregator, which has a span for its first answer.
+    /// Takes a contribution to the aggregator, whose first answer has to come within `contact`.
     fn take_part(
         &mut self,
-        contribution: &mut Contribution<'_>,
+        contribution: &mut PreparedContribution<'_>,
         contact: Duration,
         observe: &mut dyn FnMut(ParticipationPhase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
-        let (found, asked) = (contribution.number(), self.number);
-        if found != asked {
-            return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());
-        }
-        let _round = info_span!("round", client = asked, round = Empty).entered();
+        let _round = info_span!("round", client = self.number, round = Empty).entered();
         let run = Run::new(contribution, self.server, contact);
         let mut phases = Phases::default();
         let (end, run) = std::thread::scope(|scope| {

@@ -109,9 +109,9 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
 }
 
 /// Derives the sets of large updates, the smallest first, each with the fewest values that it is for: as many as fill
-/// half of a polynomial, so that none is computed with in vain, or a whole one where a secret goes with each update,
-/// which is transformed as a polynomial is, and shared. A set that takes no fewer bytes a value than the one before it,
-/// `chosen` to begin with, is left out.
+/// half of a polynomial, so that none is computed with in vain. A secret of one update takes as long as a polynomial,
+/// and its shares travel: where there is one, as many as fill a whole polynomial, and at least [`FEWEST_OF_LARGE`]. A
+/// set that takes no fewer bytes a value than the one before it, `chosen` to begin with, is left out.
 pub(crate) fn larger(
     literal: Literal,
     field_bits: u32,
@@ -126,8 +126,11 @@ pub(crate) fn larger(
         let g = set.geometry;
         if g.bytes_per_value() < fewest {
             fewest = g.bytes_per_value();
-            let whole = g.group_chunks * g.values_per_chunk();
-            sets.push((if has_shares { whole.max(FEWEST_OF_LARGE) } else { whole / 2 }, set));
+            let per_polynomial = g.group_chunks * g.values_per_chunk();
+            sets.push((
+                if has_shares { per_polynomial.max(FEWEST_OF_LARGE) } else { per_polynomial / 2 },
+                set,
+            ));
         }
     }
     sets
@@ -346,7 +349,12 @@ mod tests {
         for (from, set) in p.larger() {
             check(set, clients, bits);
             let (g, set_before) = (set.geometry(), p.of_values(from - 1));
-            assert_eq!(from, g.group_chunks * g.values_per_chunk() / 2);
+            let per_polynomial = g.group_chunks * g.values_per_chunk();
+            let expected = match p.scheme() {
+                Scheme::CkksSumThreshold => per_polynomial.max(100_000),
+                _ => per_polynomial / 2,
+            };
+            assert_eq!(from, expected);
             assert_eq!((set_before, p.of_values(from)), (before, set));
             assert!(g.bytes_per_value() < before.geometry().bytes_per_value());
             assert_eq!(p.chunks(from), g.chunks(from));
@@ -363,8 +371,9 @@ mod tests {
         let (mut chosen, mut alone) = ([0, 0], [0, 0]);
         for clients in 1..=MAX_CLIENTS {
             for bits in BITS {
-                let p =
-                    Parameters::new(Literal { scheme: Scheme::CkksSum, clients, bits }).unwrap();
+                let of = |scheme| Parameters::new(Literal { scheme, clients, bits }).unwrap();
+                check_larger(&of(Scheme::CkksSumThreshold), clients, bits);
+                let p = of(Scheme::CkksSum);
                 check(&p, clients, bits);
                 check_larger(&p, clients, bits);
                 let others = p.others();

@@ -1,26 +1,16 @@
-//! One contribution to one round, from the announcement to the result.
+//! The way of a contribution to one aggregator, from its join to the result.
 
 use std::{
     net::SocketAddr,
     ops::ControlFlow,
-    path::Path,
     thread::Scope,
     time::{Duration, Instant},
 };
 
-use ciphergram_he::{
-    Member, SealPermit, Sum,
-    exchange::{Announcement, RoundTerms},
-    random,
-    threshold::OpenAnswer,
-};
+use ciphergram_he::{Member, Sum, exchange::RoundTerms, threshold::OpenAnswer};
 use tracing::{Span, info, warn};
 
-use super::{
-    open_round::OpenRound,
-    saved::{find, finish_saved, open_spooled},
-    sealing::Sealing,
-};
+use super::{contribution::PreparedContribution, open_round::OpenRound, saved::open_spooled};
 use crate::{
     Refusal,
     driver::MAX_SLEEP,
@@ -28,7 +18,7 @@ use crate::{
         Error,
         opener::answer_request,
         participation::{Participation, ParticipationPhase, RoundResult},
-        spool::{FoundSpool, Spool, SpoolContent, fingerprint},
+        spool::Spool,
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Resume, RoundClient, RoundClientEvent, RoundEnd, RoundOpening, SumLayout, Sums},
@@ -37,114 +27,9 @@ use crate::{
 /// The longest sleep while the sealing thread works.
 const SEALING_SLEEP: Duration = Duration::from_millis(1);
 
-/// What a client contributes to a round, before it is taken to an aggregator and while it is.
-pub(super) struct Contribution<'a> {
-    participation: &'a Participation<'a>,
-    announcement: Announcement,
-    /// Whether the announcement names the terms that chunks are sealed under, no longer a proposal.
-    is_sealed: bool,
-    resume: Option<Resume>,
-    sealing: Sealing,
-}
-
-/// The beginning of a contribution.
-pub(super) enum ContributionStart<'a> {
-    /// It has to take part in a round.
-    New(Box<Contribution<'a>>),
-    /// An earlier run took part, and its spool saved the sum.
-    Saved(Box<RoundResult>),
-}
-
-impl<'a> Contribution<'a> {
-    /// Begins with a fresh contribution, or with what the spool holds.
-    ///
-    /// # Errors
-    ///
-    /// The tensors or the weight do not fit; the spool's; a saved sum is of too few or is none.
-    pub(super) fn begin(
-        participation: &'a Participation<'a>,
-    ) -> Result<ContributionStart<'a>, Error> {
-        let Participation { member, update, weight, .. } = participation;
-        let total_bytes = |announcement: &Announcement| {
-            announcement.agreement.chunks(member.key.public().parameters()).total_bytes() as u64
-        };
-        let (announcement, resume, sealing) = match find(participation)? {
-            Some(FoundSpool { spool, content: SpoolContent::Sum(saved), .. }) => {
-                let result = finish_saved(participation, spool, *saved)?;
-                return Ok(ContributionStart::Saved(Box::new(result)));
-            }
-            Some(FoundSpool { spool, header, content: SpoolContent::Chunks(chunks, shares) }) => {
-                // Before anyone waits for us.
-                spool.reserve(total_bytes(&header.announcement))?;
-                let of = (header.fingerprint, header.rounding);
-                let sealing = Sealing::resumed(spool, (chunks, shares), of);
-                (header.announcement, Some(header.resume), sealing)
-            }
-            None => {
-                let fingerprint = fingerprint(update, *weight)?;
-                let rounding = random::bytes::<32>()?;
-                let permit = SealPermit::of_update(&rounding, &fingerprint);
-                // Tensors and weight are checked here, and space is reserved, before anyone waits for us.
-                let announcement = member.propose(permit.seed(), update, *weight)?;
-                let new = |path| Spool::create(path, total_bytes(&announcement));
-                let spool = participation.spool.map(new).transpose()?;
-                let sealing = Sealing::fresh(permit, spool, (fingerprint, rounding));
-                (announcement, None, sealing)
-            }
-        };
-        let is_sealed = resume.is_some();
-        let contribution = Self { participation, announcement, is_sealed, resume, sealing };
-        Ok(ContributionStart::New(Box::new(contribution)))
-    }
-
-    /// Returns the number of the client that makes it.
-    pub(super) fn number(&self) -> u16 {
-        self.participation.member.key.number()
-    }
-
-    /// Returns whether it is of one round from now on: its sealing has begun.
-    pub(super) fn has_begun(&self) -> bool {
-        self.sealing.has_begun()
-    }
-
-    /// Returns the announcement as the aggregator may see it.
-    fn hello(&self) -> Result<Vec<u8>, Error> {
-        let Member { key, job, .. } = &self.participation.member;
-        Ok(self.announcement.without_private_ranges(job)?.to_bytes(key.public()))
-    }
-
-    /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
-    /// sealed under some, no others will do.
-    fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
-        let Participation { member, spool, .. } = self.participation;
-        let own = &self.announcement;
-        let is_same = || {
-            terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
-        };
-        if self.is_sealed && !is_same() {
-            return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
-        }
-        terms.check(member.key, own, member.job)?;
-        if let Some((name, factor)) = terms.coarsest(own)
-            && !self.is_sealed
-        {
-            warn!(
-                "tensor {name:?} is rounded {factor} times as coarsely as by this client's own range: another client \
-                 proposed a larger one, which the job's largest range bounds"
-            );
-        }
-        if !self.is_sealed {
-            member.enter(terms.round)?;
-            self.announcement.seal_under(terms, member.job, member.key.ranges_secret())?;
-        }
-        self.is_sealed = true;
-        Ok(())
-    }
-}
-
 /// A contribution on its way to an aggregator.
 pub(super) struct Run<'c, 'a> {
-    contribution: &'c mut Contribution<'a>,
+    contribution: &'c mut PreparedContribution<'a>,
     server: SocketAddr,
     /// The span for the aggregator's first answer.
     contact: Duration,
@@ -162,9 +47,9 @@ pub(super) struct Run<'c, 'a> {
 type IterationFlow = ControlFlow<Result<RoundEnd, Error>, Duration>;
 
 impl<'c, 'a> Run<'c, 'a> {
-    /// Takes a contribution to an aggregator.
+    /// Returns a run that has asked nobody yet.
     pub(super) fn new(
-        contribution: &'c mut Contribution<'a>,
+        contribution: &'c mut PreparedContribution<'a>,
         server: SocketAddr,
         contact: Duration,
     ) -> Self {
@@ -189,11 +74,11 @@ impl<'c, 'a> Run<'c, 'a> {
     pub(super) fn join(&mut self, node: &mut RoundClient, now: Time) -> Result<(), Error> {
         // What came in former rounds is no answer to this.
         self.former = node.stats().received.datagrams;
-        let contribution = self.contribution.announcement.seed.id();
+        let id = self.contribution.announcement.seed.id();
         if let Some(opener) = self.contribution.participation.opener {
             node.attend(now, opener.place() as u8, opener.prekey()?.to_bytes());
         }
-        Ok(node.join(now, contribution, self.contribution.hello()?, self.contribution.resume)?)
+        Ok(node.join(now, id, self.contribution.hello()?, self.contribution.resume)?)
     }
 
     /// Answers what this client is asked as an opener.
@@ -354,7 +239,8 @@ impl<'c, 'a> Run<'c, 'a> {
         node.amend(self.contribution.hello()?);
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
         self.open = Some(OpenRound::new(since, opening, terms, chunks));
-        let Contribution { participation, announcement, sealing, .. } = &mut *self.contribution;
+        let PreparedContribution { participation, announcement, sealing, .. } =
+            &mut *self.contribution;
         sealing.start(participation, announcement, (chunks, prekeys), resume, scope)
     }
 
@@ -393,14 +279,15 @@ impl<'c, 'a> Run<'c, 'a> {
     ///
     /// The round did not open, the sum is of too few or is none; the spool's.
     pub(super) fn finish(
-        self,
+        mut self,
         end: &RoundEnd,
         landed: Option<Sums>,
         stats: Stats,
     ) -> Result<RoundResult, Error> {
         let unopened = self.bad_round("it ended before it opened");
-        let open = self.open.ok_or(unopened)?;
-        let Contribution { participation, announcement, sealing, .. } = self.contribution;
+        let open = self.open.take().ok_or(unopened)?;
+        let PreparedContribution { participation, announcement, sealing, .. } =
+            &mut *self.contribution;
         let encrypting = sealing.busy();
         let shares_bytes = sealing.shares().map_or(0, <[u8]>::len);
         let exchanging = open.since.elapsed().saturating_sub(encrypting);
@@ -443,5 +330,12 @@ impl<'c, 'a> Run<'c, 'a> {
             transport: None,
             spool,
         })
+    }
+}
+
+impl Drop for Run<'_, '_> {
+    /// A sealing thread that waits for space to hand over ends then, and so does the scope that it is of.
+    fn drop(&mut self) {
+        self.contribution.sealing.let_go();
     }
 }

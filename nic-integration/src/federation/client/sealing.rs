@@ -116,7 +116,7 @@ impl Sealing {
         self.thread.is_some()
     }
 
-    /// Starts the thread, once, for client `number`, under the terms that its announcement names: its lowest
+    /// Starts the thread, once, under the terms that the announcement names: its lowest
     /// round is the one that is sealed for.
     ///
     /// # Errors
@@ -210,8 +210,13 @@ impl Sealing {
         {
             self.take(sealed)?;
         }
-        self.thread = None;
+        self.let_go();
         Ok(())
+    }
+
+    /// Lets the thread go, which may wait for space to hand over.
+    pub(super) fn let_go(&mut self) {
+        self.thread = None;
     }
 
     /// Returns the quantities and the spool, once it is [stopped](Self::stop) and its thread has ended.

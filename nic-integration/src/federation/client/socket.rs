@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     FederationClient,
-    run::{Contribution, ContributionStart},
+    contribution::{Prepared, PreparedContribution},
 };
 use crate::{
     NicError,
@@ -94,24 +94,24 @@ impl SocketClient {
         let (wait, are_several) = (participation.patience, candidates.len() > 1);
         let share = TRY_SPAN.min(wait / candidates.len().max(1) as u32);
         let by_tcp_alone = candidates.iter().all(|way| matches!(way, Candidate::Tcp(_)));
-        let mut held: Option<Box<Contribution<'_>>> = None;
+        let mut held: Option<Box<PreparedContribution<'_>>> = None;
         let start = self.connected.as_ref().map_or(0, |(at, _)| *at);
         let (mut silent_since, mut has_answered, mut dial) = (Instant::now(), false, None);
         for (tried, (at, candidate)) in (1..).zip(candidates.iter().enumerate().cycle().skip(start))
         {
-            // Once sealing has begun it is read from its spool again, which one alone may hold.
-            held = held.filter(|own| !own.has_begun());
-            let own = match held.take() {
+            // What is sealed is read from the spool again, which one contribution at a time holds.
+            held.take_if(|own| own.is_sealing_begun());
+            let own = match &mut held {
                 Some(own) => own,
-                None => match Contribution::begin(participation)? {
-                    ContributionStart::Saved(result) => return Ok(*result),
-                    ContributionStart::New(own) => {
+                None => match PreparedContribution::prepare(participation, self.config.number)? {
+                    Prepared::Finished(result) => return Ok(*result),
+                    Prepared::Unfinished(own) => {
+                        // The aggregator is not silent while this client prepares.
                         silent_since = Instant::now();
-                        own
+                        held.insert(own)
                     }
                 },
             };
-            let own = held.insert(own);
             // Each is tried, however long connections took.
             let is_last = tried >= candidates.len();
             let is_over = |since: Instant| is_last && since.elapsed() >= wait;
@@ -129,7 +129,7 @@ impl SocketClient {
                 }
                 // Without a spool it would be another contribution, and the first may be in a sum already.
                 Err(error @ Error::Unreachable { has_answered: true, .. })
-                    if participation.spool.is_none() && own.has_begun() =>
+                    if participation.spool.is_none() && own.is_sealing_begun() =>
                 {
                     return Err(error);
                 }
@@ -169,7 +169,7 @@ impl SocketClient {
     fn contribute_by(
         &mut self,
         (at, candidate): (usize, &Candidate),
-        contribution: &mut Contribution<'_>,
+        contribution: &mut PreparedContribution<'_>,
         contact: Duration,
         observe: Observe<'_>,
     ) -> Result<RoundResult, Error> {
