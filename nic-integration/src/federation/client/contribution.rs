@@ -87,11 +87,6 @@ impl<'a> PreparedContribution<'a> {
         Ok(Prepared::Unfinished(Box::new(contribution)))
     }
 
-    /// Returns whether its sealing has begun: from then on it is of one round.
-    pub(super) fn is_sealing_begun(&self) -> bool {
-        self.sealing.has_begun()
-    }
-
     /// Returns the announcement as the aggregator may see it.
     pub(super) fn hello(&self) -> Result<Vec<u8>, Error> {
         let Member { key, job, .. } = &self.participation.member;

@@ -106,7 +106,7 @@ impl Sealing {
         self.busy
     }
 
-    /// Returns whether the thread was started.
+    /// Returns whether the thread was started: from then on the contribution is of one round.
     pub(super) fn has_begun(&self) -> bool {
         self.right.is_none()
     }
@@ -116,8 +116,8 @@ impl Sealing {
         self.thread.is_some()
     }
 
-    /// Starts the thread, once, under the terms that the announcement names: its lowest
-    /// round is the one that is sealed for.
+    /// Starts the thread, once, under the terms that the announcement names: its lowest round is the one that is sealed
+    /// for.
     ///
     /// # Errors
     ///

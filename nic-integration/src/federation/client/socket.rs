@@ -100,7 +100,7 @@ impl SocketClient {
         for (tried, (at, candidate)) in (1..).zip(candidates.iter().enumerate().cycle().skip(start))
         {
             // What is sealed is read from the spool again, which one contribution at a time holds.
-            held.take_if(|own| own.is_sealing_begun());
+            held.take_if(|own| own.sealing.has_begun());
             let own = match &mut held {
                 Some(own) => own,
                 None => match PreparedContribution::prepare(participation, self.config.number)? {
@@ -129,7 +129,7 @@ impl SocketClient {
                 }
                 // Without a spool it would be another contribution, and the first may be in a sum already.
                 Err(error @ Error::Unreachable { has_answered: true, .. })
-                    if participation.spool.is_none() && own.is_sealing_begun() =>
+                    if participation.spool.is_none() && own.sealing.has_begun() =>
                 {
                     return Err(error);
                 }
