@@ -175,6 +175,12 @@ impl<'a> Ack<'a> {
         (self.first..).step_by(64).zip(words)
     }
 
+    /// Returns whether a packet was answered, given its number modulo 2^32.
+    pub(super) fn has(&self, packet: u32) -> bool {
+        let bit = |first: u64| packet.wrapping_sub(first as u32);
+        self.words().any(|(first, word)| bit(first) < 64 && word >> bit(first) & 1 == 1)
+    }
+
     /// Returns the number of packets that came marked since the session began, modulo 2^32.
     pub(super) fn congested(&self) -> u32 {
         self.congested

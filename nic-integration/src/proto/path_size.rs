@@ -80,6 +80,8 @@ pub(super) struct PathSize {
     lost_bytes: u32,
     /// For each size: one more than the newest packet that long, and longer than the size before, that was answered.
     answered: [u32; DATAGRAM_SIZES.len()],
+    /// One more than the newest packet longer than the least that was given up in silence, 0 for none.
+    given_up: u32,
     /// When given up sizes are tried again.
     raise: Time,
 }
@@ -108,6 +110,7 @@ impl PathSize {
             long_lost: 0,
             lost_bytes: 0,
             answered: Default::default(),
+            given_up: 0,
             raise: Time::ZERO,
         }
     }
@@ -208,13 +211,21 @@ impl PathSize {
         if proven && bytes > self.sizes.least && !later {
             self.long_lost = self.long_lost.saturating_add(1);
             self.lost_bytes = bytes;
+        } else if !proven && bytes > self.sizes.least {
+            self.given_up = packet as u32 + 1;
         }
         true
     }
 
+    /// Returns the newest packet longer than the least that was given up in silence, modulo 2^32. If it came after all,
+    /// such pass.
+    pub(super) fn given_up(&self) -> Option<u32> {
+        self.given_up.checked_sub(1)
+    }
+
     /// Forgets the numbers of packets, which begin anew.
     pub(super) fn forget_packets(&mut self) {
-        self.answered = Default::default();
+        (self.answered, self.given_up) = (Default::default(), 0);
     }
 
     /// Returns whether the path has begun to drop longer datagrams than the shortest.

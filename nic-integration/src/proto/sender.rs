@@ -223,6 +223,12 @@ impl Sender {
                 outbox.on_committed(flight.slot, peer, events);
             }
         }
+        for own in answered.iter_mut().filter(|own| own.count > 0) {
+            let size = &self.paths.get(own.path).size;
+            if size.given_up().is_some_and(|packet| ack.has(packet)) {
+                own.longest = own.longest.max(size.current());
+            }
+        }
         // An ACK that was overtaken counts fewer.
         if (ack.congested().wrapping_sub(self.congested) as i32) > 0 {
             self.congested = ack.congested();

@@ -484,7 +484,7 @@ impl RoundClient {
                 }
             }
             EndpointEvent::Written { rkey, offset, bytes, immediate: Some(chunk), .. } => {
-                self.on_sum(rkey, offset, bytes as usize, chunk);
+                self.on_sums(rkey, offset, bytes as usize, chunk);
             }
             EndpointEvent::Completed { message, .. } => match &mut self.state {
                 ClientState::Joining { join, taken } => *taken |= *join == message,
@@ -597,20 +597,27 @@ impl RoundClient {
         }));
     }
 
-    fn on_sum(&mut self, rkey: u32, offset: u64, bytes: usize, chunk: u32) {
+    /// Reports the sums that a message has, of adjacent chunks from `first` on.
+    fn on_sums(&mut self, rkey: u32, offset: u64, bytes: usize, first: u32) {
         let ClientState::Contributing(round) = &mut self.state else { return };
         let Some(accepted) = round.accepted.as_mut().filter(|a| a.rkey == rkey) else { return };
-        let start = chunk as usize * accepted.stride;
-        let fits = offset == start as u64 && bytes <= accepted.stride;
-        let new = accepted.reported.get_mut(chunk as usize).filter(|reported| !**reported);
-        let (true, Some(reported)) = (fits, new) else { return };
-        let written = self.endpoint.read(rkey, start..start + bytes).ok().flatten();
-        let written = written.filter(|written| written.len() >= round.bitmap_bytes);
-        let Some(mut bitmap) = written else { return };
-        let bytes = bitmap.split_off(round.bitmap_bytes);
-        *reported = true;
-        accepted.count += 1;
-        self.events.push_back(RoundClientEvent::Sum { chunk, bitmap, bytes });
+        let stride = accepted.stride;
+        let start = first as usize * stride;
+        if offset != start as u64 {
+            return;
+        }
+        for (at, chunk) in (start..start + bytes).step_by(stride.max(1)).zip(first..) {
+            let new = accepted.reported.get_mut(chunk as usize).filter(|reported| !**reported);
+            let Some(reported) = new else { continue };
+            let written =
+                self.endpoint.read(rkey, at..(at + stride).min(start + bytes)).ok().flatten();
+            let written = written.filter(|written| written.len() >= round.bitmap_bytes);
+            let Some(mut bitmap) = written else { return };
+            let bytes = bitmap.split_off(round.bitmap_bytes);
+            *reported = true;
+            accepted.count += 1;
+            self.events.push_back(RoundClientEvent::Sum { chunk, bitmap, bytes });
+        }
     }
 
     fn on_refused(&mut self, now: Time, message: MessageId, start: u32, refusal: Refusal) {

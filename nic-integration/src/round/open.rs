@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::proto::{Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
+use crate::proto::datagram::OVERHEAD_BYTES;
+use crate::proto::{DatagramSizes, Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
 
 use super::message::{MessageKind, OpenMessage, ReadyMessage, RoundEnd};
 use super::pending::AdmittedClient;
@@ -16,6 +17,8 @@ const RESERVED_MESSAGES: usize = 8;
 const MAX_UNANSWERED: usize = 1 << 15;
 /// Deliveries to one participant that may be unanswered, however many participants there are.
 const MIN_UNANSWERED: usize = 16;
+/// The most bytes of sums in one message, unless one alone has more: those that the longest datagram carries.
+const MAX_SUMS_BYTES: usize = DatagramSizes::DEFAULT.most as usize - OVERHEAD_BYTES;
 /// Bytes of OPENs that may be unanswered. Each lists every participant: those of a thousand come to
 /// 36 MB.
 const MAX_OPENING_BYTES: usize = 4 << 20;
@@ -48,12 +51,21 @@ pub struct RoundProgress {
     pub settled: u32,
 }
 
-/// The state of a chunk's sum.
-enum Settled {
-    Not,
-    /// Contributor bitmap and sum, as written back.
-    Closed(Bytes),
-    Withheld,
+/// Sums of adjacent chunks that leave in one message, each of as many bytes.
+struct SumRun {
+    first: u32,
+    /// The contributor bitmap and the sum of each, as written back.
+    bytes: Bytes,
+}
+
+impl SumRun {
+    fn new(sums: &[(u32, Vec<u8>)]) -> Option<Self> {
+        let (first, _) = sums.first()?;
+        let bytes: Vec<&[u8]> = sums.iter().map(|(_, bytes)| &bytes[..]).collect();
+        // Kept until they are delivered, so without space to grow.
+        let bytes = bytes.concat().into_boxed_slice().into();
+        Some(Self { first: *first, bytes })
+    }
 }
 
 /// The state of a participant.
@@ -68,7 +80,7 @@ pub(super) enum ParticipantStatus {
 #[derive(Clone, Copy)]
 enum RoundDelivery {
     Open,
-    Sum(u32),
+    Sums,
     End,
 }
 
@@ -79,8 +91,8 @@ struct Participant {
     /// Its region for the sums, once it has declared one.
     ready: Option<ReadyMessage>,
     open_sent: bool,
-    /// The number of sums that it was sent, in the order in which chunks closed.
-    sums_sent: usize,
+    /// The number of runs of sums that it was sent, in the order in which chunks closed.
+    runs_sent: usize,
     unanswered: BTreeSet<MessageId>,
     end_sent: bool,
     /// Given up or left, until it joins again.
@@ -96,7 +108,7 @@ impl Participant {
             grant,
             ready: None,
             open_sent: false,
-            sums_sent: 0,
+            runs_sent: 0,
             unanswered: BTreeSet::new(),
             end_sent: false,
             gone: false,
@@ -118,9 +130,12 @@ pub(super) struct HeldRound {
     pub(super) deadline: Time,
     participants: BTreeMap<u16, Participant>,
     by_peer: BTreeMap<Peer, u16>,
-    chunks: Vec<Settled>,
-    /// Chunks whose sums leave, in the order in which they closed.
-    closed: Vec<u32>,
+    /// One flag per chunk: it is summed or withheld.
+    settled: Vec<bool>,
+    /// Chunks that closed since the last `pump`, and their sums.
+    closed: Vec<(u32, Vec<u8>)>,
+    /// All others, in the order in which they closed.
+    runs: Vec<SumRun>,
     /// Participants whose OPEN is unanswered.
     opening_now: BTreeMap<u16, MessageId>,
     unsettled: u32,
@@ -150,8 +165,9 @@ impl HeldRound {
             by_peer: joined.iter().map(|(number, joined)| (joined.peer, *number)).collect(),
             contributed: joined.keys().map(|number| (*number, 0)).collect(),
             participants: joined.into_iter().map(|(n, j)| (n, Participant::new(j, 0))).collect(),
-            chunks: (0..chunks).map(|_| Settled::Not).collect(),
+            settled: vec![false; chunks as usize],
             closed: vec![],
+            runs: vec![],
             opening_now: BTreeMap::new(),
             unsettled: chunks,
             withheld: 0,
@@ -170,7 +186,7 @@ impl HeldRound {
     }
 
     pub(super) fn progress(&self, region: &SumRegion) -> RoundProgress {
-        let chunks = self.chunks.len() as u32;
+        let chunks = self.settled.len() as u32;
         RoundProgress {
             round: self.number(),
             received: self.participants.keys().map(|n| (*n, region.received(*n))).collect(),
@@ -211,15 +227,20 @@ impl HeldRound {
 
     /// Returns the chunks that are not settled yet.
     pub(super) fn unsettled(&self) -> Vec<u32> {
-        let open = self.chunks.iter().zip(0..).filter(|(chunk, _)| matches!(chunk, Settled::Not));
+        let open = self.settled.iter().zip(0..).filter(|(settled, _)| !**settled);
         open.map(|(_, number)| number).collect()
+    }
+
+    /// Returns the number of chunks whose sums leave.
+    pub(super) fn summed(&self) -> u32 {
+        self.settled.len() as u32 - self.unsettled - self.withheld
     }
 
     pub(super) fn end(&self, contribution: super::ContributionId) -> RoundEnd {
         RoundEnd {
             contribution,
             round: self.number(),
-            closed: self.chunks.len() as u32 - self.unsettled - self.withheld,
+            closed: self.summed(),
             withheld: self.withheld,
             reason: self.reason.clone(),
             contributed: self.contributed.iter().map(|(n, chunks)| (*n, *chunks)).collect(),
@@ -253,55 +274,43 @@ impl HeldRound {
     /// (PROTOCOL §7.5). Returns the number of contributors, and whether the sum leaves; `None` if
     /// the chunk is settled already.
     pub(super) fn settle(&mut self, chunk: u32, region: &SumRegion) -> Option<(u32, bool)> {
-        if !matches!(self.chunks.get(chunk as usize), Some(Settled::Not)) {
-            return None;
-        }
+        let settled = self.settled.get_mut(chunk as usize).filter(|settled| !**settled)?;
+        *settled = true;
+        self.unsettled -= 1;
+        self.dirty = true;
         let count = region.contributor_count(chunk);
         let sum = if count < u32::from(self.opening.min_clients) {
             Err(format!("{count} of at least {} contributed", self.opening.min_clients))
         } else {
             region.finish(chunk)
         };
-        let settled = match sum {
+        let leaves = sum.is_ok();
+        match sum {
             Ok(sum) => self.close(chunk, region, &sum),
-            Err(reason) => self.withhold(chunk, reason),
-        };
-        let leaves = matches!(settled, Settled::Closed(_));
-        if let Some(place) = self.chunks.get_mut(chunk as usize) {
-            *place = settled;
-            self.unsettled -= 1;
+            Err(reason) => self.withhold(chunk, &reason),
         }
-        self.dirty = true;
         Some((count, leaves))
     }
 
-    fn close(&mut self, chunk: u32, region: &SumRegion, sum: &[u8]) -> Settled {
+    fn close(&mut self, chunk: u32, region: &SumRegion, sum: &[u8]) {
         for (contributor, chunks) in &mut self.contributed {
             *chunks += u32::from(region.has(chunk, *contributor));
         }
-        self.closed.push(chunk);
         let mut bytes = region.bitmap(chunk);
         bytes.extend_from_slice(sum);
-        // Kept until it is delivered, so without space to grow.
-        Settled::Closed(bytes.into_boxed_slice().into())
+        self.closed.push((chunk, bytes));
     }
 
-    fn withhold(&mut self, chunk: u32, reason: String) -> Settled {
+    fn withhold(&mut self, chunk: u32, reason: &str) {
         if self.withheld == 0 {
             self.reason = format!("chunk {chunk}: {reason}");
         }
         self.withheld += 1;
-        Settled::Withheld
     }
 
     /// Returns whether every chunk is settled.
     pub(super) fn is_settled(&self) -> bool {
         self.unsettled == 0
-    }
-
-    /// Returns whether any sum leaves.
-    pub(super) fn has_sums(&self) -> bool {
-        !self.closed.is_empty()
     }
 
     /// Ends the round, of which every chunk is settled.
@@ -366,11 +375,24 @@ impl HeldRound {
 
     /// Queues the deliveries that are due, as far as there is space.
     pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.join_sums();
         let mut numbers = std::mem::take(&mut self.asking);
         if std::mem::replace(&mut self.dirty, false) {
             numbers = self.participants.keys().copied().collect();
         }
         numbers.into_iter().for_each(|number| self.serve(now, number, endpoint));
+    }
+
+    /// Joins the sums of chunks that closed together, to as many as a datagram carries.
+    fn join_sums(&mut self) {
+        let closed = std::mem::take(&mut self.closed);
+        let alike = closed
+            .chunk_by(|(chunk, sum), (next, other)| chunk + 1 == *next && sum.len() == other.len());
+        for sums in alike {
+            let bytes = sums.first().map_or(0, |(_, sum)| sum.len());
+            let most = (MAX_SUMS_BYTES / bytes.max(1)).max(1);
+            self.runs.extend(sums.chunks(most).filter_map(SumRun::new));
+        }
     }
 
     fn serve(&mut self, now: Time, contributor: u16, endpoint: &mut Endpoint) {
@@ -386,7 +408,7 @@ impl HeldRound {
             let Some(participant) = self.participants.get_mut(&contributor) else { return };
             match delivery {
                 RoundDelivery::Open => participant.open_sent = true,
-                RoundDelivery::Sum(_) => participant.sums_sent += 1,
+                RoundDelivery::Sums => participant.runs_sent += 1,
                 RoundDelivery::End => participant.end_sent = true,
             }
             let Some(message) = sent else {
@@ -409,8 +431,8 @@ impl HeldRound {
             return free.then_some(RoundDelivery::Open);
         }
         participant.ready.as_ref()?;
-        match self.closed.get(participant.sums_sent) {
-            Some(chunk) => Some(RoundDelivery::Sum(*chunk)),
+        match self.runs.get(participant.runs_sent) {
+            Some(_) => Some(RoundDelivery::Sums),
             None if participant.end_sent || self.closed_at.is_none() => None,
             None => Some(RoundDelivery::End),
         }
@@ -438,11 +460,11 @@ impl HeldRound {
             RoundDelivery::End => {
                 (inbox, 0, self.end(contribution).encode().into(), MessageKind::End as u32)
             }
-            RoundDelivery::Sum(chunk) => {
+            RoundDelivery::Sums => {
                 let ready = participant.ready.as_ref()?;
-                let Settled::Closed(sum) = self.chunks.get(chunk as usize)? else { return None };
-                let offset = u64::from(chunk) * u64::from(ready.stride);
-                (ready.rkey, offset, sum.clone(), chunk)
+                let run = self.runs.get(participant.runs_sent)?;
+                let offset = u64::from(run.first) * u64::from(ready.stride);
+                (ready.rkey, offset, run.bytes.clone(), run.first)
             }
         };
         endpoint.write(now, peer, rkey, offset, data, Some(immediate)).ok()

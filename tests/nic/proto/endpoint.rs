@@ -128,6 +128,31 @@ fn late_answers_end_needless_handshakes() {
     }
 }
 
+/// Answers that come after what they answer was given up still show what passes.
+#[test]
+fn late_answers_leave_the_size_of_a_path() {
+    let slow = [20, 60, 150, 200];
+    for (bytes, slow) in [1500, 3277].into_iter().flat_map(|bytes| slow.map(|slow| (bytes, slow))) {
+        let mut pair = Pair::new(1, Faults::default());
+        pair.ends[1].register_memory(7, 200_000, Some(node(1))).unwrap();
+        let mut write = |delay_ms, bytes| {
+            let delay = Duration::from_millis(delay_ms);
+            pair.network.set_faults(Faults { delay, ..Faults::default() });
+            let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+            pair.ends[0].write(now, peer, 7, 0, pattern(bytes, 0), Some(0)).unwrap();
+            let [sent, _] = pair.run(Duration::from_secs(5));
+            assert!(matches!(sent[..], [EndpointEvent::Completed { .. }]), "{sent:?}");
+            pair.ends[0].stats().datagram_bytes
+        };
+        let [found, late, after] =
+            [(0, 200_000), (slow, bytes), (0, 100)].map(|(delay, bytes)| write(delay, bytes));
+        assert!(
+            found > 8000 && late == found && after == found,
+            "{bytes} bytes, {slow} ms: {found}, {late}, {after}"
+        );
+    }
+}
+
 #[test]
 fn inboxes_hand_over_whole_messages_once() {
     for seed in 0..20 {

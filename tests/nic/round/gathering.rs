@@ -6,7 +6,7 @@ use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::NodeId;
 use ciphergram_nic::round::{AggregatorEvent, Shortage};
 
-use crate::support::world::{self, MISFIT, World, node};
+use crate::support::world::{self, CHUNKS, MISFIT, World, node};
 
 /// Longer than any round's deadlines, give-ups and lingering together.
 const FOREVER: Duration = Duration::from_secs(120);
@@ -245,4 +245,20 @@ fn a_node_may_be_given_another_number() {
     assert!(world.events.iter().any(|event| {
         matches!(event, AggregatorEvent::Allowed { rebound, .. } if rebound[..] == [renamed])
     }));
+}
+
+#[test]
+fn sums_that_close_together_share_messages() {
+    let mut world = World::new(1, 2, 2);
+    world.network.set_faults(Faults::default());
+    (world.most_packed, world.most_paths, world.most_pipelines) = (CHUNKS, 1, 1);
+    (0..2).for_each(|number| world.start_client(number, number as u8));
+    assert!(world.run(FOREVER, all_done));
+    world.check_complete();
+    let stats = world.aggregator.as_ref().unwrap().stats();
+    let messages = stats.sent.datagrams - stats.acks_sent;
+    assert!(
+        messages < u64::from(CHUNKS),
+        "{messages} messages to two clients, with {CHUNKS} sums each"
+    );
 }

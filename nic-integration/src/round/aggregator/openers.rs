@@ -193,7 +193,7 @@ impl<A: Application> Aggregator<A> {
         else {
             return;
         };
-        if !round.has_sums() {
+        if round.summed() == 0 {
             return;
         }
         let number = round.number();
