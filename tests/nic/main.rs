@@ -7,6 +7,7 @@ mod fuzzed;
 mod memory;
 mod proto {
     mod endpoint;
+    mod line;
     mod path;
     mod pipeline;
 }

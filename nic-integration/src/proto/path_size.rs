@@ -80,8 +80,9 @@ pub(super) struct PathSize {
     lost_bytes: u32,
     /// For each size: one more than the newest packet that long, and longer than the size before, that was answered.
     answered: [u32; DATAGRAM_SIZES.len()],
-    /// One more than the newest packet longer than the least that was given up in silence, 0 for none.
-    given_up: u32,
+    /// One more than the newest packet longer than the least that was sent before a silence; 0 once it is answered.
+    /// Those that try a size are left out.
+    unanswered: u32,
     /// When given up sizes are tried again.
     raise: Time,
 }
@@ -110,7 +111,7 @@ impl PathSize {
             long_lost: 0,
             lost_bytes: 0,
             answered: Default::default(),
-            given_up: 0,
+            unanswered: 0,
             raise: Time::ZERO,
         }
     }
@@ -165,10 +166,19 @@ impl PathSize {
         if timeouts >= BLACK_HOLE_TIMEOUTS { self.sizes.least } else { self.current }
     }
 
-    /// Notes that a datagram of `bytes` is sent.
-    pub(super) fn on_sent(&mut self, bytes: u32) {
+    /// Notes that a packet of `bytes` is sent, after `timeouts` in a row.
+    pub(super) fn on_sent(&mut self, (bytes, packet): (u32, u64), timeouts: u32) {
         if let Some(at) = self.tried(bytes) {
             self.tries[at].is_open = true;
+        } else if bytes > self.sizes.least && timeouts < BLACK_HOLE_TIMEOUTS {
+            self.unanswered = packet as u32 + 1;
+        }
+    }
+
+    /// Takes note of an ACK, given how to tell which packets it answers, modulo 2^32; packets given up in silence, too.
+    pub(super) fn on_ack(&mut self, has: impl Fn(u32) -> bool) {
+        if self.unanswered.checked_sub(1).is_some_and(has) {
+            self.unanswered = 0;
         }
     }
 
@@ -185,7 +195,10 @@ impl PathSize {
     pub(super) fn on_answered(&mut self, bytes: u32, timeouts: u32) -> bool {
         if bytes > self.sizes.least && bytes >= self.lost_bytes {
             (self.long_lost, self.lost_bytes) = (0, 0);
-        } else if bytes <= self.sizes.least && timeouts >= BLACK_HOLE_TIMEOUTS {
+        } else if bytes <= self.sizes.least
+            && timeouts >= BLACK_HOLE_TIMEOUTS
+            && self.unanswered > 0
+        {
             self.long_lost = BLACK_HOLE_LOSSES;
         }
         let is_longer = bytes > self.current;
@@ -211,21 +224,13 @@ impl PathSize {
         if proven && bytes > self.sizes.least && !later {
             self.long_lost = self.long_lost.saturating_add(1);
             self.lost_bytes = bytes;
-        } else if !proven && bytes > self.sizes.least {
-            self.given_up = packet as u32 + 1;
         }
         true
     }
 
-    /// Returns the newest packet longer than the least that was given up in silence, modulo 2^32. If it came after all,
-    /// such pass.
-    pub(super) fn given_up(&self) -> Option<u32> {
-        self.given_up.checked_sub(1)
-    }
-
     /// Forgets the numbers of packets, which begin anew.
     pub(super) fn forget_packets(&mut self) {
-        (self.answered, self.given_up) = (Default::default(), 0);
+        (self.answered, self.unanswered) = (Default::default(), 0);
     }
 
     /// Returns whether the path has begun to drop longer datagrams than the shortest.
@@ -259,7 +264,7 @@ mod tests {
     fn found_of(size: &mut PathSize, takes: u32, cut_to: CutTo<'_>) -> u32 {
         for _ in 0..100 {
             let bytes = cut_to(size.limit(Time::ZERO, cut_to));
-            size.on_sent(bytes);
+            size.on_sent((bytes, 0), 0);
             if bytes <= size.current() {
                 return size.current();
             }
@@ -319,7 +324,7 @@ mod tests {
         assert_eq!(size.limit(Time::ZERO, &|bytes| bytes.min(1200)), 1200);
         let tries = (0..5).map(|_| {
             let tried = size.limit(Time::ZERO, &|bytes| bytes.min(1452));
-            size.on_sent(tried);
+            size.on_sent((tried, 0), 0);
             tried
         });
         assert_eq!(tries.collect::<Vec<_>>(), [1232, 1372, 1452, 1200, 1200]);
@@ -341,6 +346,7 @@ mod tests {
             assert_eq!(found(&mut size, 8900), 8900);
             assert!(!size.is_black_hole() && (0..losses).all(|_| size.on_lost((8900, 9), true)));
             assert_eq!((size.asking(1), size.asking(2)), (8900, 1200));
+            size.on_sent((8900, 9), 0);
             assert!(!size.on_answered(700, timeouts), "short ones pass");
             assert!(size.is_black_hole());
             size.fall_back();
@@ -363,6 +369,22 @@ mod tests {
             (0..99).all(|_| size.on_lost((8900, 9), false)) && !size.is_black_hole(),
             "no proof"
         );
+    }
+
+    #[test]
+    fn silence_after_long_ones_were_answered_is_no_black_hole() {
+        let mut size = PathSize::new(SIZES);
+        found(&mut size, 8900);
+        size.on_ack(|_| true);
+        let silent = |size: &mut PathSize| !size.on_answered(700, 2) && size.is_black_hole();
+        assert!(!silent(&mut size), "only short ones were sent");
+        [(8900, 9), (700, 10)].into_iter().for_each(|sent| size.on_sent(sent, 1));
+        size.on_sent((8900, 11), 2);
+        size.on_ack(|packet| packet < 10);
+        assert!(!silent(&mut size), "what was sent before the silence came after all");
+        size.on_sent((8900, 12), 0);
+        size.on_ack(|packet| packet < 12);
+        assert!(silent(&mut size));
     }
 
     #[test]

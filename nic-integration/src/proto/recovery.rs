@@ -23,7 +23,11 @@ pub const MAX_WINDOW_BYTES: usize = 2 << 20;
 /// One in this many datagrams of a windowful may be lost before the window shrinks: random loss is
 /// no sign of congestion.
 pub const LOSS_TOLERANCE: usize = 16;
-/// Timeouts in a row after which everything in flight is taken for lost.
+/// Bytes by which a window above its threshold grows, a windowful, for each millisecond of a round trip; at least by a
+/// datagram. So windows on one line grow alike in time, however long its queue is, and share it within seconds.
+pub const GROWTH_BYTES: u64 = 450;
+/// Timeouts in a row after which everything in flight is taken for lost; and again after twice as many, four times and
+/// so on, so that a round trip longer than those timeouts is measured in the end.
 pub const PERSISTENT_TIMEOUTS: u32 = 3;
 
 /// Returns the largest window, in datagrams of so many bytes.
@@ -45,11 +49,11 @@ pub(super) struct Recovery {
     window: u32,
     /// The largest window.
     limit: u32,
-    /// Below it the window doubles per round trip, above it grows by one.
+    /// Below it the window doubles per round trip, above it grows by [`GROWTH_BYTES`].
     threshold: u32,
     /// Bytes of a datagram, by which the limit is.
     datagram_bytes: u32,
-    /// Answers since the window last grew by one.
+    /// What the window has gained since it last grew: it grows by one for as much as it is.
     credit: u32,
     /// Datagrams answered, and lost, in the present windowful.
     answered: u32,
@@ -160,14 +164,21 @@ impl Recovery {
             self.samples = self.samples.saturating_add(1);
         }
         self.answered += count as u32;
+        let growth = self.growth();
         for _ in 0..count {
-            self.credit += if self.window < self.threshold { self.window } else { 1 };
-            if self.credit >= self.window {
-                self.credit = 0;
+            self.credit += if self.window < self.threshold { self.window } else { growth };
+            while self.credit >= self.window {
+                self.credit -= self.window;
                 self.window = (self.window + 1).min(self.limit);
             }
         }
         self.review();
+    }
+
+    /// Returns the datagrams by which the window grows a windowful, above the threshold.
+    fn growth(&self) -> u32 {
+        let bytes = GROWTH_BYTES.saturating_mul(self.rtt[0]) / 1_000_000;
+        (bytes / u64::from(self.datagram_bytes.max(1))).clamp(1, self.limit.into()) as u32
     }
 
     /// Shrinks the window at once, because a queue on the path marked datagrams; and not again for
@@ -193,9 +204,11 @@ impl Recovery {
 
     /// Notes a timeout; `true` if everything in flight is lost by it.
     pub(super) fn on_timeout(&mut self) -> bool {
-        // Stops at 254: 255 is a multiple of the persistent ones, and would be one for ever.
-        self.timeouts = self.timeouts.saturating_add(1).min(u8::MAX - 1);
-        let lost = u32::from(self.timeouts).is_multiple_of(PERSISTENT_TIMEOUTS);
+        // It stops at 255, which is none of the persistent ones.
+        self.timeouts = self.timeouts.saturating_add(1);
+        let timeouts = u32::from(self.timeouts);
+        let lost = timeouts.is_multiple_of(PERSISTENT_TIMEOUTS)
+            && (timeouts / PERSISTENT_TIMEOUTS).is_power_of_two();
         if lost {
             self.threshold = (self.window / 2).max(MIN_WINDOW as u32);
             self.window = MIN_WINDOW as u32;
@@ -235,8 +248,8 @@ mod tests {
         assert_eq!(recovery.timeout(), 2 * MIN_PTO);
         recovery.on_answers(1, None);
         assert_eq!(recovery.timeout(), MIN_PTO, "an answer ends the backoff");
-        let lost: Vec<bool> = (0..40).map(|_| recovery.on_timeout()).collect();
-        assert_eq!(lost.iter().filter(|lost| **lost).count(), 40 / PERSISTENT_TIMEOUTS as usize);
+        let lost = (1..400).filter(|_| recovery.on_timeout()).collect::<Vec<u32>>();
+        assert_eq!(lost, [3, 6, 12, 24, 48, 96, 192]);
         assert_eq!(recovery.timeout(), MAX_PTO);
         assert_eq!(recovery.window(), MIN_WINDOW);
         recovery.on_answers(1, Some(Duration::from_millis(40)));

@@ -113,7 +113,7 @@ impl Sender {
         own.sent.push_back(packet);
         own.in_flight += 1;
         own.timer_start = now;
-        own.size.on_sent(bytes);
+        own.size.on_sent((bytes, packet), own.recovery.timeouts());
         let (route, path_bytes) = (own.route, own.size.current());
         if reason != Reason::Trial {
             outbox.carry(slot, self.by(packet));
@@ -223,11 +223,8 @@ impl Sender {
                 outbox.on_committed(flight.slot, peer, events);
             }
         }
-        for own in answered.iter_mut().filter(|own| own.count > 0) {
-            let size = &self.paths.get(own.path).size;
-            if size.given_up().is_some_and(|packet| ack.has(packet)) {
-                own.longest = own.longest.max(size.current());
-            }
+        for own in answered.iter().filter(|own| own.count > 0) {
+            self.paths.get(own.path).size.on_ack(|packet| ack.has(packet));
         }
         // An ACK that was overtaken counts fewer.
         if (ack.congested().wrapping_sub(self.congested) as i32) > 0 {

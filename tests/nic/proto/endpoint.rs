@@ -132,7 +132,9 @@ fn late_answers_end_needless_handshakes() {
 #[test]
 fn late_answers_leave_the_size_of_a_path() {
     let slow = [20, 60, 150, 200];
-    for (bytes, slow) in [1500, 3277].into_iter().flat_map(|bytes| slow.map(|slow| (bytes, slow))) {
+    for (bytes, slow) in
+        [100, 1500, 3277].into_iter().flat_map(|bytes| slow.map(|slow| (bytes, slow)))
+    {
         let mut pair = Pair::new(1, Faults::default());
         pair.ends[1].register_memory(7, 200_000, Some(node(1))).unwrap();
         let mut write = |delay_ms, bytes| {
