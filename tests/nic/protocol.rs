@@ -66,6 +66,7 @@ fn the_constants_are_those_of_the_code() {
         MAX_WINDOW_BYTES,
         LOSS_TOLERANCE,
         GROWTH_BYTES,
+        GROWTH_SHARE,
         INITIAL_PTO,
         MIN_PTO,
         MAX_PTO,

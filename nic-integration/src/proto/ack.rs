@@ -175,10 +175,14 @@ impl<'a> Ack<'a> {
         (self.first..).step_by(64).zip(words)
     }
 
-    /// Returns whether a packet was answered, given its number modulo 2^32.
-    pub(super) fn has(&self, packet: u32) -> bool {
-        let bit = |first: u64| packet.wrapping_sub(first as u32);
-        self.words().any(|(first, word)| bit(first) < 64 && word >> bit(first) & 1 == 1)
+    /// Returns whether a packet was committed or refused, by its number modulo 2^32.
+    pub(super) fn answers(&self, packet: u32) -> bool {
+        let at = packet.wrapping_sub(self.first as u32);
+        let word = self.words.get(at as usize / 64);
+        word.is_some_and(|word| u64::from_le_bytes(*word) >> (at % 64) & 1 == 1)
+            || self
+                .notices()
+                .any(|(of, notice)| of as u32 == packet && notice != AckNotice::Trimmed)
     }
 
     /// Returns the number of packets that came marked since the session began, modulo 2^32.

@@ -13,9 +13,11 @@ pub const SIZE_TRIES: u8 = 3;
 /// Datagrams longer than the shortest that are lost in a row, on a path that answers shorter ones, before it is taken
 /// to drop all such.
 pub const BLACK_HOLE_LOSSES: u8 = 16;
-/// Timeouts in a row after which a datagram that asks for an answer is among the shortest. If that alone is answered,
-/// the path is taken to drop longer ones.
+/// Timeouts in a row after which a datagram that asks for an answer is among the shortest. If that is answered, and the
+/// newest longer one sent before is not, the path is taken to drop longer ones.
 pub const BLACK_HOLE_TIMEOUTS: u32 = 2;
+/// One more than the number of a packet of a former session: further than those of a new one come soon.
+const FORMER_PACKET: u32 = 1 << 31;
 /// The wait after which sizes that were given up are tried again.
 pub const RAISE_SPAN: Duration = Duration::from_secs(60);
 
@@ -80,9 +82,9 @@ pub(super) struct PathSize {
     lost_bytes: u32,
     /// For each size: one more than the newest packet that long, and longer than the size before, that was answered.
     answered: [u32; DATAGRAM_SIZES.len()],
-    /// One more than the newest packet longer than the least that was sent before a silence; 0 once it is answered.
-    /// Those that try a size are left out.
-    unanswered: u32,
+    /// One more than the newest packet of more than the least bytes that was sent before [`BLACK_HOLE_TIMEOUTS`] in a
+    /// row; 0 if none was, or it is answered. Packets that try a size do not count.
+    long_unanswered: u32,
     /// When given up sizes are tried again.
     raise: Time,
 }
@@ -111,7 +113,7 @@ impl PathSize {
             long_lost: 0,
             lost_bytes: 0,
             answered: Default::default(),
-            unanswered: 0,
+            long_unanswered: 0,
             raise: Time::ZERO,
         }
     }
@@ -171,22 +173,23 @@ impl PathSize {
         if let Some(at) = self.tried(bytes) {
             self.tries[at].is_open = true;
         } else if bytes > self.sizes.least && timeouts < BLACK_HOLE_TIMEOUTS {
-            self.unanswered = packet as u32 + 1;
+            self.long_unanswered = (packet + 1) as u32;
         }
     }
 
-    /// Takes note of an ACK, given how to tell which packets it answers, modulo 2^32; packets given up in silence, too.
-    pub(super) fn on_ack(&mut self, has: impl Fn(u32) -> bool) {
-        if self.unanswered.checked_sub(1).is_some_and(has) {
-            self.unanswered = 0;
+    /// Notes an ACK; `is_answered` tells of a packet by its number modulo 2^32. Packets that were given up count here,
+    /// unlike in [`on_packet`](Self::on_packet).
+    pub(super) fn on_ack(&mut self, is_answered: impl Fn(u32) -> bool) {
+        if self.long_unanswered.checked_sub(1).is_some_and(is_answered) {
+            self.long_unanswered = 0;
         }
     }
 
     /// Notes that a packet of `bytes` was answered.
     pub(super) fn on_packet(&mut self, bytes: u32, packet: u64) {
         let newest = &mut self.answered[class(bytes)];
-        if is_after(packet as u32 + 1, *newest) {
-            *newest = packet as u32 + 1;
+        if is_after((packet + 1) as u32, *newest) {
+            *newest = (packet + 1) as u32;
         }
     }
 
@@ -197,9 +200,12 @@ impl PathSize {
             (self.long_lost, self.lost_bytes) = (0, 0);
         } else if bytes <= self.sizes.least
             && timeouts >= BLACK_HOLE_TIMEOUTS
-            && self.unanswered > 0
+            && self.long_unanswered > 0
         {
             self.long_lost = BLACK_HOLE_LOSSES;
+        }
+        if bytes > self.sizes.least && self.long_unanswered == FORMER_PACKET {
+            self.long_unanswered = 0;
         }
         let is_longer = bytes > self.current;
         if is_longer {
@@ -230,7 +236,9 @@ impl PathSize {
 
     /// Forgets the numbers of packets, which begin anew.
     pub(super) fn forget_packets(&mut self) {
-        (self.answered, self.unanswered) = (Default::default(), 0);
+        self.answered = Default::default();
+        // A handshake comes of silence, and so does the verdict: it stands until a longer one is answered.
+        self.long_unanswered = if self.long_unanswered > 0 { FORMER_PACKET } else { 0 };
     }
 
     /// Returns whether the path has begun to drop longer datagrams than the shortest.
@@ -382,9 +390,16 @@ mod tests {
         size.on_sent((8900, 11), 2);
         size.on_ack(|packet| packet < 10);
         assert!(!silent(&mut size), "what was sent before the silence came after all");
-        size.on_sent((8900, 12), 0);
-        size.on_ack(|packet| packet < 12);
-        assert!(silent(&mut size));
+        for is_renewed in [false, true] {
+            size.on_sent((8900, 12), 0);
+            if is_renewed {
+                size.forget_packets();
+            }
+            size.on_ack(|packet| packet < 12);
+            assert!(silent(&mut size));
+            size.on_answered(8900, 0);
+        }
+        assert!(!silent(&mut size), "one of the new session was answered");
     }
 
     #[test]

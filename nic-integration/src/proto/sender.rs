@@ -197,6 +197,10 @@ impl Sender {
         outbox: &mut Outbox,
         events: &mut impl Extend<EndpointEvent>,
     ) {
+        // First, because what follows may take a path for a black hole: packets that were given up may be answered.
+        for path in 0..self.paths.len() {
+            self.paths.get(path).size.on_ack(|packet| ack.answers(packet));
+        }
         // A refused packet is answered too: its notice comes first.
         for (packet, notice) in ack.notices() {
             match notice {
@@ -222,9 +226,6 @@ impl Sender {
                 self.paths.get(flight.path).size.on_packet(flight.bytes, packet);
                 outbox.on_committed(flight.slot, peer, events);
             }
-        }
-        for own in answered.iter().filter(|own| own.count > 0) {
-            self.paths.get(own.path).size.on_ack(|packet| ack.has(packet));
         }
         // An ACK that was overtaken counts fewer.
         if (ack.congested().wrapping_sub(self.congested) as i32) > 0 {

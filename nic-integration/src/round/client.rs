@@ -597,25 +597,20 @@ impl RoundClient {
         }));
     }
 
-    /// Reports the sums that a message has, of adjacent chunks from `first` on.
+    /// Reports the sums in a message, of adjacent chunks from `first` on.
     fn on_sums(&mut self, rkey: u32, offset: u64, bytes: usize, first: u32) {
         let ClientState::Contributing(round) = &mut self.state else { return };
         let Some(accepted) = round.accepted.as_mut().filter(|a| a.rkey == rkey) else { return };
-        let stride = accepted.stride;
-        let start = first as usize * stride;
-        if offset != start as u64 {
-            return;
-        }
-        for (at, chunk) in (start..start + bytes).step_by(stride.max(1)).zip(first..) {
+        let start = first as usize * accepted.stride;
+        let landed = self.endpoint.read(rkey, start..start + bytes).ok().flatten();
+        let Some(sums) = landed.filter(|_| offset == start as u64) else { return };
+        for (chunk, sum) in (first..).zip(sums.chunks(accepted.stride.max(1))) {
             let new = accepted.reported.get_mut(chunk as usize).filter(|reported| !**reported);
-            let Some(reported) = new else { continue };
-            let written =
-                self.endpoint.read(rkey, at..(at + stride).min(start + bytes)).ok().flatten();
-            let written = written.filter(|written| written.len() >= round.bitmap_bytes);
-            let Some(mut bitmap) = written else { return };
-            let bytes = bitmap.split_off(round.bitmap_bytes);
+            let split = sum.split_at_checked(round.bitmap_bytes);
+            let (Some(reported), Some((bitmap, sum))) = (new, split) else { continue };
             *reported = true;
             accepted.count += 1;
+            let (bitmap, bytes) = (bitmap.to_vec(), sum.to_vec());
             self.events.push_back(RoundClientEvent::Sum { chunk, bitmap, bytes });
         }
     }

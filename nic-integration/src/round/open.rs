@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::proto::datagram::OVERHEAD_BYTES;
+use crate::proto::datagram::{BLOCK_BYTES, OVERHEAD_BYTES};
 use crate::proto::{DatagramSizes, Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
 
 use super::message::{MessageKind, OpenMessage, ReadyMessage, RoundEnd};
@@ -17,8 +17,11 @@ const RESERVED_MESSAGES: usize = 8;
 const MAX_UNANSWERED: usize = 1 << 15;
 /// Deliveries to one participant that may be unanswered, however many participants there are.
 const MIN_UNANSWERED: usize = 16;
-/// The most bytes of sums in one message, unless one alone has more: those that the longest datagram carries.
-const MAX_SUMS_BYTES: usize = DatagramSizes::DEFAULT.most as usize - OVERHEAD_BYTES;
+/// Bytes of sums packed into one message, which the longest datagram then carries; a longer sum goes alone.
+const MAX_SUMS_BYTES: usize = {
+    let bytes = DatagramSizes::DEFAULT.most - OVERHEAD_BYTES as u32;
+    (bytes - bytes % BLOCK_BYTES) as usize
+};
 /// Bytes of OPENs that may be unanswered. Each lists every participant: those of a thousand come to
 /// 36 MB.
 const MAX_OPENING_BYTES: usize = 4 << 20;
@@ -51,21 +54,11 @@ pub struct RoundProgress {
     pub settled: u32,
 }
 
-/// Sums of adjacent chunks that leave in one message, each of as many bytes.
+/// The sums of adjacent chunks that leave in one message, all of one length.
 struct SumRun {
     first: u32,
     /// The contributor bitmap and the sum of each, as written back.
     bytes: Bytes,
-}
-
-impl SumRun {
-    fn new(sums: &[(u32, Vec<u8>)]) -> Option<Self> {
-        let (first, _) = sums.first()?;
-        let bytes: Vec<&[u8]> = sums.iter().map(|(_, bytes)| &bytes[..]).collect();
-        // Kept until they are delivered, so without space to grow.
-        let bytes = bytes.concat().into_boxed_slice().into();
-        Some(Self { first: *first, bytes })
-    }
 }
 
 /// The state of a participant.
@@ -132,9 +125,9 @@ pub(super) struct HeldRound {
     by_peer: BTreeMap<Peer, u16>,
     /// One flag per chunk: it is summed or withheld.
     settled: Vec<bool>,
-    /// Chunks that closed since the last `pump`, and their sums.
-    closed: Vec<(u32, Vec<u8>)>,
-    /// All others, in the order in which they closed.
+    /// Sums that leave, and their chunks, since the last `pump`, which packs them.
+    unpacked: Vec<(u32, Vec<u8>)>,
+    /// The packed sums, in the order in which their chunks closed.
     runs: Vec<SumRun>,
     /// Participants whose OPEN is unanswered.
     opening_now: BTreeMap<u16, MessageId>,
@@ -166,7 +159,7 @@ impl HeldRound {
             contributed: joined.keys().map(|number| (*number, 0)).collect(),
             participants: joined.into_iter().map(|(n, j)| (n, Participant::new(j, 0))).collect(),
             settled: vec![false; chunks as usize],
-            closed: vec![],
+            unpacked: vec![],
             runs: vec![],
             opening_now: BTreeMap::new(),
             unsettled: chunks,
@@ -298,7 +291,7 @@ impl HeldRound {
         }
         let mut bytes = region.bitmap(chunk);
         bytes.extend_from_slice(sum);
-        self.closed.push((chunk, bytes));
+        self.unpacked.push((chunk, bytes));
     }
 
     fn withhold(&mut self, chunk: u32, reason: &str) {
@@ -375,7 +368,7 @@ impl HeldRound {
 
     /// Queues the deliveries that are due, as far as there is space.
     pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
-        self.join_sums();
+        self.pack_sums();
         let mut numbers = std::mem::take(&mut self.asking);
         if std::mem::replace(&mut self.dirty, false) {
             numbers = self.participants.keys().copied().collect();
@@ -383,15 +376,20 @@ impl HeldRound {
         numbers.into_iter().for_each(|number| self.serve(now, number, endpoint));
     }
 
-    /// Joins the sums of chunks that closed together, to as many as a datagram carries.
-    fn join_sums(&mut self) {
-        let closed = std::mem::take(&mut self.closed);
-        let alike = closed
-            .chunk_by(|(chunk, sum), (next, other)| chunk + 1 == *next && sum.len() == other.len());
-        for sums in alike {
-            let bytes = sums.first().map_or(0, |(_, sum)| sum.len());
-            let most = (MAX_SUMS_BYTES / bytes.max(1)).max(1);
-            self.runs.extend(sums.chunks(most).filter_map(SumRun::new));
+    /// Packs the sums finished since the last call: adjacent ones together, as many as a datagram carries.
+    fn pack_sums(&mut self) {
+        let mut sums = std::mem::take(&mut self.unpacked).into_iter().peekable();
+        while let Some((first, mut bytes)) = sums.next() {
+            let (stride, mut next) = (bytes.len(), first + 1);
+            while bytes.len() + stride <= MAX_SUMS_BYTES
+                && let Some((_, sum)) =
+                    sums.next_if(|(chunk, sum)| *chunk == next && sum.len() == stride)
+            {
+                bytes.extend_from_slice(&sum);
+                next += 1;
+            }
+            // Kept until they are delivered, so without space to grow.
+            self.runs.push(SumRun { first, bytes: bytes.into_boxed_slice().into() });
         }
     }
 

@@ -256,9 +256,6 @@ fn sums_that_close_together_share_messages() {
     assert!(world.run(FOREVER, all_done));
     world.check_complete();
     let stats = world.aggregator.as_ref().unwrap().stats();
-    let messages = stats.sent.datagrams - stats.acks_sent;
-    assert!(
-        messages < u64::from(CHUNKS),
-        "{messages} messages to two clients, with {CHUNKS} sums each"
-    );
+    let datagrams = stats.sent.datagrams - stats.acks_sent;
+    assert!(datagrams < u64::from(CHUNKS), "{datagrams} to two clients, with {CHUNKS} sums each");
 }
