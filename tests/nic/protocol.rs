@@ -65,6 +65,7 @@ fn the_constants_are_those_of_the_code() {
         MAX_WINDOW,
         MAX_WINDOW_BYTES,
         LOSS_TOLERANCE,
+        LOSS_SAMPLE,
         GROWTH_BYTES,
         GROWTH_SHARE,
         INITIAL_PTO,
