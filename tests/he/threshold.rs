@@ -15,6 +15,8 @@ use crate::support::{
     sums::{ROUND, engine},
 };
 
+mod prekey;
+
 #[test]
 fn three_of_four_open_what_three_clients_sealed() {
     let mut world = World::new(4, 3, 3);
