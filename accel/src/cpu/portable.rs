@@ -32,8 +32,19 @@ impl DigitMasks {
     }
 
     /// Returns the entry that the digit names, reading every entry.
-    fn pick<'a>(&self, entries: impl Iterator<Item = &'a u64>) -> u64 {
-        entries.zip(self.masks.iter()).fold(0, |picked, (entry, mask)| picked | entry & mask)
+    fn pick(&self, entries: &[u64]) -> u64 {
+        entries.iter().zip(&*self.masks).fold(0, |picked, (entry, mask)| picked | entry & mask)
+    }
+
+    /// The same of eight entries at a time, for vectors: one after the other they take four times as long.
+    fn pick_of_lines(&self, lines: &[Line]) -> u64 {
+        let (masks, mut picked) = (self.masks.as_chunks::<8>().0, [0; 8]);
+        for (Line(entries), masks) in lines.iter().zip(masks) {
+            for i in 0..8 {
+                picked[i] |= entries[i] & masks[i];
+            }
+        }
+        picked.iter().fold(0, |all, word| all | word)
     }
 }
 
@@ -129,7 +140,7 @@ impl Backend for Portable {
 
     fn pick_own(self, out: &mut [u64], table: &[u64], digit: &DigitMasks) {
         for (out, entries) in out.iter_mut().zip(table.chunks_exact(digit.masks.len())) {
-            *out = digit.pick(entries.iter());
+            *out = digit.pick(entries);
         }
     }
 
@@ -138,7 +149,7 @@ impl Backend for Portable {
         let len = out.len() / digits.len();
         for (limb, lines) in table.chunks_exact(first.masks.len() / 8).enumerate() {
             for (out, digit) in out.chunks_exact_mut(len).zip(digits) {
-                out[limb] = digit.pick(lines.iter().flat_map(|line| &line.0));
+                out[limb] = digit.pick_of_lines(lines);
             }
         }
     }
