@@ -224,6 +224,47 @@ fn requests_that_are_not_the_clients_own_are_refused_by_name() {
     world.answer(0, &all[0]).unwrap();
 }
 
+/// Entries of a request are as long as each other, and in the end before the digest: its own box is the last of each.
+#[test]
+fn entries_that_are_moved_are_refused_by_name() {
+    let mut world = World::new(4, 3, 3);
+    let files: Vec<_> =
+        (0..4).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let [four, three] = [4, 3].map(|count| world.sum(&files[..count]).1[0].to_bytes(&world.public));
+    let each = four.len() - three.len();
+    let entry = |number: usize| four.len() - 32 - (4 - number) * each;
+    let mut refused = |change: &dyn Fn(&mut [u8])| {
+        let mut changed = four.clone();
+        change(&mut changed);
+        vouch(&mut changed);
+        let request = OpenRequest::from_bytes(&changed, &world.public).unwrap();
+        world.answer(0, &request).unwrap_err()
+    };
+    assert_eq!(
+        refused(&|bytes| bytes.copy_within(entry(1)..entry(2), entry(0))),
+        Error::SameContribution,
+        "one client twice"
+    );
+    let of = |number, why| Error::Contributor { number, why };
+    assert_eq!(
+        refused(&|bytes| {
+            let number = [bytes[entry(3)], bytes[entry(3) + 1]];
+            bytes.copy_within(entry(2)..entry(3), entry(3));
+            bytes[entry(3)..][..2].copy_from_slice(&number);
+            bytes[entry(3) + 2] ^= 1;
+        }),
+        of(3, "it did not sign this contribution to this round"),
+        "another's contribution"
+    );
+    // A key that is encapsulated, a seed that is sealed by it, their lengths and the number of the prekey.
+    let box_bytes = 8 + 1120 + 4 + 32 + 16;
+    assert_eq!(
+        refused(&|bytes| bytes.copy_within(entry(2) - box_bytes..entry(2), entry(3) - box_bytes)),
+        of(2, "its box is not among those that it signed"),
+        "another's box"
+    );
+}
+
 #[test]
 fn false_answers_are_named_or_left_out() {
     let mut world = World::new(5, 4, 3);
@@ -288,6 +329,30 @@ fn a_changed_sum_does_not_open() {
         assert_eq!(open(&changed), Err(Error::FalseAnswers { found: 3 }));
     }
     assert_eq!(open(&sum), Ok(()));
+}
+
+/// An old copy of the prekeys opens what was sealed before the next answer, and nothing later.
+#[test]
+fn an_old_copy_of_prekeys_leads_to_no_later_one() {
+    let mut world = World::new(3, 3, 3);
+    let mut members: Vec<_> = (0..3).map(|c| world.member(c)).collect();
+    let mut recorded = vec![];
+    for round in 0..2 {
+        let files: Vec<_> =
+            (0..3).map(|c| world.contribute(&members[c], round, &fields(c as u32, 9))).collect();
+        let (_, requests) = world.sum(&files);
+        let answers: Vec<_> = (0..3).map(|i| world.answer(i, &requests[i]).unwrap()).collect();
+        let told: Vec<_> = (0..).zip(answers.iter().map(OpenAnswer::prekey)).collect();
+        for member in &mut members {
+            *member = member.clone().with_told(told.iter().copied());
+        }
+        recorded.push(requests[0].clone());
+    }
+    let thief = world.restored(0);
+    assert!(thief.answer(&Ledger::in_memory(), &recorded[0]).is_ok());
+    let why = "its box is of another opener, contribution or round";
+    let error = thief.answer(&Ledger::in_memory(), &recorded[1]).unwrap_err();
+    assert_eq!(error, Error::Contributor { number: 0, why });
 }
 
 /// Keys that are taken after an answer open no box of what was recorded before.

@@ -21,10 +21,11 @@ use crate::{
 
 const PURPOSE: &str = "ciphergram 2026 answer";
 
-/// Names the ciphertexts of contributions, each given by its hash.
-pub(super) fn name_uploads<'a>(uploads: impl Iterator<Item = &'a [u8; 32]>) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 uploads");
-    uploads.for_each(|upload| _ = hasher.update(upload));
+/// Names contributions, each given by the digest that its client signs: ciphertext, boxes and proof. Shares of a client
+/// that signed two are not added up so.
+pub(super) fn name_contributions(digests: impl Iterator<Item = [u8; 32]>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 contributions");
+    digests.for_each(|digest| _ = hasher.update(&digest));
     *hasher.finalize().as_bytes()
 }
 
@@ -39,8 +40,8 @@ pub struct OpenAnswer {
     pub agreement: Agreement,
     /// The place of the opener in the job.
     pub opener: u8,
-    /// Names the ciphertexts of all contributions to the sum, in their order.
-    pub(super) uploads: [u8; 32],
+    /// Names all contributions to the sum, in their order.
+    pub(super) contributions: [u8; 32],
     /// Drawn for it: whatever else an opener ever seals is under another key.
     salt: [u8; 32],
     sealed: Vec<u8>,
@@ -65,7 +66,9 @@ impl OpenAnswer {
             round: request.round,
             agreement: request.agreement.clone(),
             opener: request.opener,
-            uploads: name_uploads(request.entries.iter().map(|entry| &entry.signed.upload)),
+            contributions: name_contributions(
+                request.entries.iter().map(|entry| entry.digest(statement)),
+            ),
             salt: *random::bytes()?,
             sealed: vec![],
             prekey,
@@ -88,7 +91,7 @@ impl OpenAnswer {
         let mut w = Writer::default();
         w.bytes(statement);
         w.u8(self.opener);
-        w.bytes(&self.uploads);
+        w.bytes(&self.contributions);
         contributors.iter().for_each(|contributor| contributor.write(&mut w));
         w.0
     }
@@ -149,7 +152,7 @@ impl OpenAnswer {
             w.u64(self.round);
             self.agreement.write(w);
             w.u8(self.opener);
-            w.bytes(&self.uploads);
+            w.bytes(&self.contributions);
             w.bytes(&self.salt);
             w.prefixed(&self.sealed);
             self.prekey.write(w);
@@ -195,10 +198,10 @@ impl OpenAnswer {
         let (job, round) = (JobId::read(r)?, r.u64()?);
         let agreement = Agreement::read(r)?;
         frame.chunks_of(&agreement)?;
-        let (opener, uploads, salt) = (r.u8()?, r.array()?, r.array()?);
+        let (opener, contributions, salt) = (r.u8()?, r.array()?, r.array()?);
         let sealed = r.prefixed()?.to_vec();
         let (prekey, signature) = (Prekey::read(r)?, r.array()?);
         r.end()?;
-        Ok(Self { job, round, agreement, opener, uploads, salt, sealed, prekey, signature })
+        Ok(Self { job, round, agreement, opener, contributions, salt, sealed, prekey, signature })
     }
 }

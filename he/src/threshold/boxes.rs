@@ -112,9 +112,17 @@ impl KeyMessage {
         if self.boxes.len() != openers.openers().len() {
             return Err("its shares are not for the openers of the job");
         }
-        let hashes: Vec<_> = self.boxes.iter().map(ShareBox::hash).collect();
-        let is_signed = self.signed.is_by(member, (statement, contributor), &hashes);
+        let is_signed = self.signed.is_by(member, (statement, contributor), &self.hashes());
         is_signed.then_some(()).ok_or(NOT_SIGNED)
+    }
+
+    fn hashes(&self) -> Vec<[u8; 32]> {
+        self.boxes.iter().map(ShareBox::hash).collect()
+    }
+
+    /// Returns what its contributor signs.
+    pub(super) fn digest(&self, of: (&[u8; 32], &Contributor)) -> [u8; 32] {
+        self.signed.digest(of, &self.hashes())
     }
 
     /// Returns BLAKE3 of the ciphertext that it is of.
@@ -170,11 +178,19 @@ impl Signed {
     pub(super) fn is_by(
         &self,
         member: &MemberId,
-        (statement, contributor): (&[u8; 32], &Contributor),
+        of: (&[u8; 32], &Contributor),
         hashes: &[[u8; 32]],
     ) -> bool {
-        let digest = digest(statement, contributor, (&self.upload, &self.proof), hashes);
-        member.has_signed(PURPOSE, &digest, &self.signature)
+        member.has_signed(PURPOSE, &self.digest(of, hashes), &self.signature)
+    }
+
+    /// Returns what the contributor signs.
+    pub(super) fn digest(
+        &self,
+        (statement, contributor): (&[u8; 32], &Contributor),
+        hashes: &[[u8; 32]],
+    ) -> [u8; 32] {
+        digest(statement, contributor, (&self.upload, &self.proof), hashes)
     }
 
     /// Opens and checks what a contributor sent one opener: that it signed it, and that it fits what others got.

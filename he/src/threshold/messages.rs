@@ -1,6 +1,6 @@
 //! The key messages of a sum, as whoever adds contributions holds them until openers have answered.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
     answer::{self, OpenAnswer},
@@ -21,6 +21,8 @@ pub struct KeyMessages {
     sharing: Sharing,
     /// Ascending by their contributors' numbers, in which order openers answer about them.
     taken: Vec<(Contributor, KeyMessage)>,
+    /// What answers name them by, once the first has come.
+    name: OnceLock<[u8; 32]>,
 }
 
 impl KeyMessages {
@@ -46,6 +48,7 @@ impl KeyMessages {
             sharing,
             openers,
             taken: vec![],
+            name: OnceLock::new(),
         })
     }
 
@@ -89,12 +92,19 @@ impl KeyMessages {
     pub fn take(&mut self, contributor: Contributor, message: KeyMessage) {
         let place = self.taken.partition_point(|(other, _)| other.number < contributor.number);
         self.taken.insert(place, (contributor, message));
+        self.name.take();
     }
 
     /// Returns the request to each opener.
     #[must_use]
     pub fn requests(&self) -> Vec<OpenRequest> {
         OpenRequest::to_each((self.job, self.round, &self.agreement), &self.taken)
+    }
+
+    fn name(&self) -> [u8; 32] {
+        let digests = self.taken.iter();
+        let digests = digests.map(|(own, message)| message.digest((&self.statement, own)));
+        *self.name.get_or_init(|| answer::name_contributions(digests))
     }
 
     /// Refuses an answer that its opener did not give about this sum. Whether it tells the sum of its shares shows only
@@ -105,7 +115,6 @@ impl KeyMessages {
     pub fn check_answer(&self, answer: &OpenAnswer) -> Result<(), Error> {
         let opener = usize::from(answer.opener);
         let known = self.openers.openers().get(opener).ok_or("the job has no such opener");
-        let uploads = answer::name_uploads(self.taken.iter().map(|(_, message)| message.upload()));
         let contributors: Vec<_> = self.taken.iter().map(|(contributor, _)| *contributor).collect();
         let checked = known.and_then(|known| {
             let of_these = (&self.statement, &contributors[..]);
@@ -113,7 +122,8 @@ impl KeyMessages {
             if !answer.has_length_of(&self.sharing) {
                 return Err("its answer is no sum of shares");
             }
-            (answer.uploads == uploads).then_some(()).ok_or("its answer is of other ciphertexts")
+            let is_of_these = answer.contributions == self.name();
+            is_of_these.then_some(()).ok_or("its answer is of other contributions")
         });
         checked.map_err(|why| Error::Opener { opener, why: why.into() })
     }

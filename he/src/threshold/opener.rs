@@ -105,7 +105,7 @@ impl OpenerKey {
                 .map_err(|why| Error::Contributor { number: entry.contributor.number, why })?;
             sharing.add(&mut sum, &share);
         }
-        let next = chain.next();
+        let next = chain.next()?;
         let prekey = next.prekey(&self.identity)?;
         let keys = (&*self.identity, &self.secret);
         let answer = OpenAnswer::new(keys, (request, &statement), (&sharing, &sum), prekey)?;

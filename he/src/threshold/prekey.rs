@@ -2,8 +2,8 @@
 //!
 //! An opener has one at a time. Its public half is a *prekey*: who sends something does not wait for the opener. With
 //! an answer the key is erased and the next one told, which does not lead back to it: what was recorded stays closed,
-//! whatever is stolen later. Prekeys are signed by the opener's identity, not by the key before, so that who
-//! stole one cannot go on.
+//! whatever is stolen later. Nor does it follow from the one before, so that an old copy of the file opens nothing
+//! later. Prekeys are signed by the opener's identity, not by the key before, so that who stole one cannot go on.
 
 use std::{
     path::{Path, PathBuf},
@@ -139,7 +139,7 @@ impl Prekey {
     }
 }
 
-/// The key of an opener's next answer, and the seed of those after it.
+/// The key of an opener's next answer, and its last one.
 pub struct PrekeyChain {
     counter: u64,
     seed: Zeroizing<[u8; 32]>,
@@ -263,26 +263,34 @@ impl PrekeyChain {
         self.last.as_ref().filter(|(last, _)| last == request).map(|(_, answer)| &answer[..])
     }
 
-    /// Returns the chain from the next key on.
-    pub(super) fn next(&self) -> Self {
-        Self {
-            counter: self.counter + 1,
-            seed: Zeroizing::new(blake3::derive_key("ciphergram 2026 next prekey", &*self.seed)),
-            last: None,
-            path: self.path.clone(),
-        }
+    /// Draws the key after this one.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub(super) fn next(&self) -> Result<Self, Error> {
+        // Should what is drawn be known, this key is still needed to know the next.
+        let own = Zeroizing::new(blake3::derive_key("ciphergram 2026 next prekey", &*self.seed));
+        let seed = blake3::keyed_hash(&own, &*random::bytes::<32>()?);
+        let seed = Zeroizing::new(*seed.as_bytes());
+        Ok(Self { counter: self.counter + 1, seed, last: None, path: self.path.clone() })
     }
 
     /// Erases the key of the answer to a request: on disk are the next one and the answer when this returns.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Another process of the opener answered by it meanwhile; the file cannot be written.
     pub(super) fn advance(
         &mut self,
         next: Self,
         request: &[u8; 32],
         answer: Vec<u8>,
     ) -> Result<(), Error> {
+        if let Some(path) = &self.path
+            && Self::read(path)?.counter != self.counter
+        {
+            let why = "another process of this opener has answered meanwhile".into();
+            return Err(Error::Io { why }.within(path.display()));
+        }
         let next = Self { last: Some((*request, answer)), ..next };
         next.save()?;
         *self = next;

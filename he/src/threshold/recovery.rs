@@ -2,9 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    iter::successors,
+    iter::{repeat_with, successors},
     sync::Arc,
 };
+
+use ciphergram_accel::random::StreamRng;
+use rand_core::Rng as _;
 
 use super::{
     answer::OpenAnswer,
@@ -53,7 +56,7 @@ impl SumSecret {
     /// Which it is shows when the sum opens.
     ///
     /// # Errors
-    /// As [`recover`](Self::recover); of each, the engine's alone.
+    /// As [`recover`](Self::recover); no randomness; of each, the engine's alone.
     pub(crate) fn candidates(
         member: &MemberKey,
         job: &Job,
@@ -86,7 +89,7 @@ impl SumSecret {
                 seen.insert(opener).then_some(share).ok_or("it is there twice")
             });
             match share {
-                Ok(share) => shares.entry(answer.uploads).or_default().push((opener, share)),
+                Ok(share) => shares.entry(answer.contributions).or_default().push((opener, share)),
                 Err(why) => _ = refused.get_or_insert(Error::Opener { opener, why: why.into() }),
             }
         }
@@ -109,7 +112,7 @@ impl SumSecret {
                 tag_key: tag_key.clone(),
             }))
         };
-        Ok(sets(found, needed).take(MAX_SETS).filter_map(candidate))
+        Ok(sets(found, needed, random::generator()?).filter_map(candidate))
     }
 
     pub(crate) fn public(&self) -> &PublicKey {
@@ -127,8 +130,31 @@ impl SumSecret {
     }
 }
 
+/// Returns the sets of `needed` of `found` places; of more than [`MAX_SETS`], as many of them, drawn by chance: whoever
+/// gives false answers does not know which.
+fn sets(
+    found: usize,
+    needed: usize,
+    mut random: StreamRng,
+) -> Box<dyn Iterator<Item = Vec<usize>> + Send> {
+    if every_set(found, needed).nth(MAX_SETS).is_none() {
+        return Box::new(every_set(found, needed));
+    }
+    let mut places: Vec<_> = (0..found).collect();
+    let draw = move || {
+        for at in 0..needed {
+            let other = at + (random.next_u64() % (found - at) as u64) as usize;
+            places.swap(at, other);
+        }
+        let mut set = places[..needed].to_vec();
+        set.sort_unstable();
+        set
+    };
+    Box::new(repeat_with(draw).take(MAX_SETS))
+}
+
 /// Returns the sets of `needed` of `found` places, in lexical order.
-fn sets(found: usize, needed: usize) -> impl Iterator<Item = Vec<usize>> {
+fn every_set(found: usize, needed: usize) -> impl Iterator<Item = Vec<usize>> {
     let next = move |places: &Vec<usize>| {
         let last = (0..needed).rfind(|&i| places[i] < found - needed + i)?;
         let mut next = places.clone();
@@ -145,9 +171,26 @@ mod tests {
 
     #[test]
     fn every_set_comes_once() {
-        let found: Vec<_> = sets(4, 3).collect();
+        let few = |found, needed| sets(found, needed, StreamRng::from_seed(&[1; 32]));
+        let found: Vec<_> = few(4, 3).collect();
         assert_eq!(found, [vec![0, 1, 2], vec![0, 1, 3], vec![0, 2, 3], vec![1, 2, 3]]);
-        assert_eq!(sets(3, 3).count(), 1);
-        assert_eq!(sets(16, 11).count(), 4368);
+        assert_eq!(few(3, 3).count(), 1);
+        assert_eq!(every_set(16, 11).count(), 4368);
+    }
+
+    #[test]
+    fn any_three_places_are_left_out_of_some_set() {
+        for (found, needed) in [(14, 10), (16, 11), (32, 22)] {
+            let drawn: Vec<_> = sets(found, needed, StreamRng::from_seed(&[2; 32])).collect();
+            assert_eq!(drawn.len(), MAX_SETS);
+            for set in &drawn {
+                let distinct: BTreeSet<_> = set.iter().filter(|place| **place < found).collect();
+                assert_eq!(distinct.len(), needed);
+            }
+            for three in every_set(found, 3) {
+                let leaves_out = |set: &Vec<usize>| !three.iter().any(|place| set.contains(place));
+                assert!(drawn.iter().any(leaves_out), "{three:?} of {found}");
+            }
+        }
     }
 }

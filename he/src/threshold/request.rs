@@ -116,6 +116,11 @@ impl RequestEntry {
         Contributor::BYTES + Signed::bytes_of(sharing) + hashes + ShareBox::bytes_of(sharing)
     }
 
+    /// Returns what the contributor signs.
+    pub(super) fn digest(&self, statement: &[u8; 32]) -> [u8; 32] {
+        self.signed.digest((statement, &self.contributor), &self.hashes)
+    }
+
     fn write(&self, w: &mut Writer) {
         self.contributor.write(w);
         self.signed.write(w);

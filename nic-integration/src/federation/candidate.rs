@@ -57,6 +57,10 @@ impl ServerCandidates {
     ///
     /// The name, or that of the proxy, stands for no address.
     pub fn resolve(name: &str, transports: Transports, proxy: Option<Proxy>) -> io::Result<Self> {
+        // A proxy is told the name in lines of text: with more in it, whoever gives it would ask the proxy for more.
+        if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a host has no spaces"));
+        }
         let found = resolve(name);
         let dialers = |proxy: Proxy| {
             let addresses = resolve(proxy.host())
@@ -190,6 +194,11 @@ mod tests {
             |proxy| ServerCandidates::resolve("nowhere.invalid:7", Transports::Auto, proxy);
         assert!(nowhere(None).is_err());
         assert!(nowhere(Some("http://nowhere.invalid".parse().unwrap())).is_err());
+        for name in ["a b:7", "a HTTP/1.1\r\n\r\nGET http://inside:7"] {
+            let proxy = proxy.map(|proxy| proxy.parse().unwrap());
+            let asked = ServerCandidates::resolve(name, Transports::Auto, proxy);
+            assert_eq!(asked.unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+        }
     }
 
     #[test]
