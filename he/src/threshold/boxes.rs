@@ -84,9 +84,10 @@ impl KeyMessage {
         let boxes = boxes.collect::<Result<Vec<_>, _>>()?;
         let hashes: Vec<_> = boxes.iter().map(ShareBox::hash).collect();
         let proof = shared.polynomials.prove(&challenge(statement, contributor, &hashes));
-        let digest = digest(statement, contributor, (&upload, &proof), &hashes);
-        let signature = identity.sign(PURPOSE, &digest);
-        Ok(Self { boxes, signed: Signed { upload, proof, signature } })
+        let mut signed = Signed { upload, proof, signature: [0; SIGNATURE_BYTES] };
+        let digest = signed.digest((statement, contributor), &hashes);
+        signed.signature = identity.sign(PURPOSE, &digest);
+        Ok(Self { boxes, signed })
     }
 
     /// Returns the bytes that one has.
@@ -116,7 +117,8 @@ impl KeyMessage {
         is_signed.then_some(()).ok_or(NOT_SIGNED)
     }
 
-    fn hashes(&self) -> Vec<[u8; 32]> {
+    /// Names the boxes.
+    pub(super) fn hashes(&self) -> Vec<[u8; 32]> {
         self.boxes.iter().map(ShareBox::hash).collect()
     }
 
@@ -190,7 +192,13 @@ impl Signed {
         (statement, contributor): (&[u8; 32], &Contributor),
         hashes: &[[u8; 32]],
     ) -> [u8; 32] {
-        digest(statement, contributor, (&self.upload, &self.proof), hashes)
+        let mut w = Writer::default();
+        w.bytes(statement);
+        contributor.write(&mut w);
+        w.bytes(&self.upload);
+        w.prefixed(&self.proof);
+        hashes.iter().for_each(|hash| w.bytes(hash));
+        *blake3::hash(&w.0).as_bytes()
     }
 
     /// Opens and checks what a contributor sent one opener: that it signed it, and that it fits what others got.
@@ -313,20 +321,4 @@ fn challenge(statement: &[u8; 32], contributor: &Contributor, hashes: &[[u8; 32]
     contributor.write(&mut w);
     hashes.iter().for_each(|hash| w.bytes(hash));
     blake3::derive_key("ciphergram 2026 proof of shares", &w.0)
-}
-
-/// The digest that a contributor signs.
-fn digest(
-    statement: &[u8; 32],
-    contributor: &Contributor,
-    (upload, proof): (&[u8; 32], &[u8]),
-    hashes: &[[u8; 32]],
-) -> [u8; 32] {
-    let mut w = Writer::default();
-    w.bytes(statement);
-    contributor.write(&mut w);
-    w.bytes(upload);
-    w.prefixed(proof);
-    hashes.iter().for_each(|hash| w.bytes(hash));
-    *blake3::hash(&w.0).as_bytes()
 }

@@ -46,12 +46,16 @@ impl OpenRequest {
         contributions: &[(Contributor, KeyMessage)],
     ) -> Vec<Self> {
         let openers = contributions.first().map_or(0, |(_, message)| message.boxes.len());
+        // Of all boxes once, not again for each opener.
+        let hashes: Vec<_> = contributions.iter().map(|(_, message)| message.hashes()).collect();
         let entry = |opener: usize| {
-            move |(contributor, message): &(Contributor, KeyMessage)| RequestEntry {
-                contributor: *contributor,
-                signed: message.signed.clone(),
-                hashes: message.boxes.iter().map(ShareBox::hash).collect(),
-                share: message.boxes[opener].clone(),
+            move |((contributor, message), hashes): (&(Contributor, KeyMessage), &Vec<_>)| {
+                RequestEntry {
+                    contributor: *contributor,
+                    signed: message.signed.clone(),
+                    hashes: hashes.clone(),
+                    share: message.boxes[opener].clone(),
+                }
             }
         };
         let request = |opener: usize| Self {
@@ -59,7 +63,7 @@ impl OpenRequest {
             round,
             agreement: agreement.clone(),
             opener: opener as u8,
-            entries: contributions.iter().map(entry(opener)).collect(),
+            entries: contributions.iter().zip(&hashes).map(entry(opener)).collect(),
         };
         (0..openers).map(request).collect()
     }
