@@ -25,7 +25,10 @@ use ciphergram_nic::round::JOIN_INBOX;
 use ciphergram_nic::round::aggregator::SPARE_SPAN;
 use ciphergram_nic::round::client::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
-use ciphergram_nic::wire::tcp::{MAX_CONNECTIONS, QUEUE_BYTES, REDIAL_SPAN, SILENT_SPAN};
+use ciphergram_nic::wire::tcp::dial::{DIAL_SPAN, REFUSED_SPAN};
+use ciphergram_nic::wire::tcp::{
+    MAX_CONNECTIONS, NAMELESS_SPAN, QUEUE_BYTES, REDIAL_SPAN, SILENT_SPAN,
+};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../nic-integration")
@@ -68,6 +71,8 @@ fn the_constants_are_those_of_the_code() {
         LOSS_SAMPLE,
         GROWTH_BYTES,
         GROWTH_SHARE,
+        MAX_ROUND_TRIP,
+        MIN_QUEUE_BYTES,
         INITIAL_PTO,
         MIN_PTO,
         MAX_PTO,
@@ -106,6 +111,9 @@ fn the_constants_are_those_of_the_code() {
         MAX_ROUND_MESSAGE_BYTES,
         QUEUE_BYTES,
         MAX_CONNECTIONS,
+        NAMELESS_SPAN,
+        DIAL_SPAN,
+        REFUSED_SPAN,
         REDIAL_SPAN,
         SILENT_SPAN,
     ]

@@ -140,18 +140,30 @@ fn env_proxy(name: &str) -> Option<String> {
     let value = |names: [&str; 2]| {
         names.iter().find_map(|name| env::var(name).ok()).filter(|value| !value.is_empty())
     };
-    let host = name.rsplit_once(':').map_or(name, |(host, _)| host).trim_matches(['[', ']']);
     let without = value(["no_proxy", "NO_PROXY"]).unwrap_or_default();
-    value(["https_proxy", "HTTPS_PROXY"]).filter(|_| !is_in_no_proxy(host, &without))
+    value(["https_proxy", "HTTPS_PROXY"]).filter(|_| !is_in_no_proxy(name, &without))
 }
 
-/// Returns whether a list of names and addresses has a host, or a domain that it is of.
-fn is_in_no_proxy(host: &str, list: &str) -> bool {
+/// Returns whether a list of names and addresses, with or without ports, has `HOST:PORT`, or a domain that it is of.
+fn is_in_no_proxy(name: &str, list: &str) -> bool {
+    let (name, list) = (name.to_ascii_lowercase(), list.to_ascii_lowercase());
+    let (host, port) = split_port(&name);
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {
-        let domain = entry.trim_start_matches("*.").trim_start_matches('.');
+        let (domain, only) = split_port(entry);
+        let domain = domain.trim_start_matches("*.").trim_start_matches('.');
         let is_ip = host.parse::<IpAddr>().is_ok();
-        entry == "*" || host == domain || (!is_ip && host.ends_with(&format!(".{domain}")))
+        let is_of = host == domain || (!is_ip && host.ends_with(&format!(".{domain}")));
+        entry == "*" || (is_of && (only.is_none() || only == port))
     })
+}
+
+/// Splits `HOST`, `HOST:PORT` or `[HOST]:PORT`; of an address by IPv6 without brackets no part is a port.
+fn split_port(name: &str) -> (&str, Option<&str>) {
+    let (host, port) = match name.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (name, None),
+    };
+    (host.trim_matches(['[', ']']), port)
 }
 
 /// Returns the addresses that `HOST:PORT` stands for, each once and at least one.
@@ -203,9 +215,15 @@ mod tests {
 
     #[test]
     fn hosts_and_domains_go_without_a_proxy() {
-        let list = "localhost, .clinic.example,10.0.0.1";
+        let list = "localhost, .Clinic.example,10.0.0.1,odd.example:7,[fd00::1]:7,fd00::2";
         for (host, expected) in [
-            ("localhost", true),
+            ("LOCALHOST", true),
+            ("odd.example:7", true),
+            ("odd.example:8", false),
+            ("[fd00::1]:7", true),
+            ("[fd00::1]:8", false),
+            ("[fd00::2]:8", true),
+            ("10.0.0.1:80", true),
             ("a.clinic.example", true),
             ("clinic.example", true),
             ("notclinic.example", false),

@@ -61,8 +61,7 @@ pub struct ServerConfig {
     pub ranges_key: Option<Arc<RangesEvaluationKey>>,
 }
 
-/// The time after its close for which a round's sums are offered to clients that do not
-/// acknowledge.
+/// The time for which a round's sums are offered to clients that do not acknowledge any.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// A server's progress.
@@ -195,7 +194,10 @@ impl<W: Wire> FederationServer<W> {
             for command in commands.try_iter() {
                 match command {
                     ServerCommand::Allow(nodes) => node.allow(now, nodes),
-                    ServerCommand::Stop => stopping = true,
+                    ServerCommand::Stop => {
+                        stopping = true;
+                        node.hasten(now);
+                    }
                 }
             }
             while let Some(event) = node.poll_event() {

@@ -143,6 +143,11 @@ pub(super) fn read_prefix(bytes: &[u8]) -> Result<(DatagramKind, u32), NicError>
     Ok((DatagramKind::from_code(head[3])?, u32::from_le_bytes(field(head, 4))))
 }
 
+/// Returns whether a datagram of ours is sealed, and so goes to a node that we have a session with.
+pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
+    matches!(read_prefix(bytes), Ok((DatagramKind::Sealed(_), _)))
+}
+
 impl DatagramHeader {
     /// Reads the fields of a header, and the number of payload bytes that it announces. They are
     /// not authenticated until a tag is verified.

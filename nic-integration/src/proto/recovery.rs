@@ -32,6 +32,11 @@ pub const LOSS_SAMPLE: u32 = 32;
 pub const GROWTH_BYTES: u64 = 200;
 /// The divisor of a window that bounds its growth per windowful, which is less than it shrinks by; at least a datagram.
 pub const GROWTH_SHARE: u32 = 4;
+/// The round trip above which a window shrinks as for a mark, and does not grow: what waits before a slow line, or in
+/// the connection that carries datagrams over it, holds up answers and whatever else shares the line.
+pub const MAX_ROUND_TRIP: Duration = Duration::from_secs(1);
+/// Bytes of a window that a long round trip alone leaves: the queue may be that of others.
+pub const MIN_QUEUE_BYTES: u32 = 1 << 16;
 /// Timeouts in a row after which everything in flight is lost, and again after 2, 4, 8, … times as many: with ever
 /// longer between, a round trip longer than those timeouts is measured in the end.
 pub const PERSISTENT_TIMEOUTS: u32 = 3;
@@ -168,18 +173,28 @@ impl Recovery {
             };
             self.rtt = [smoothed, deviation].map(|span| span.as_nanos() as u64);
             self.samples = self.samples.saturating_add(1);
+            if sample > MAX_ROUND_TRIP && self.window > self.least_queue() {
+                self.on_congested();
+            }
         }
         self.answered += count as u32;
         let growth = self.growth();
+        let is_slow = self.round_trip().is_some_and(|smoothed| smoothed > MAX_ROUND_TRIP);
+        let most = if is_slow { self.window.max(self.least_queue()) } else { self.limit };
         for _ in 0..count {
             let growth = growth.min(self.window / GROWTH_SHARE).max(1);
             self.credit += if self.window < self.threshold { self.window } else { growth };
             while self.credit >= self.window {
                 self.credit -= self.window;
-                self.window = (self.window + 1).min(self.limit);
+                self.window = (self.window + 1).min(most);
             }
         }
         self.review();
+    }
+
+    /// Returns the window of [`MIN_QUEUE_BYTES`].
+    fn least_queue(&self) -> u32 {
+        (MIN_QUEUE_BYTES / self.datagram_bytes.max(1)).max(MIN_WINDOW as u32)
     }
 
     /// Returns the datagrams that a windowful adds to a window above the threshold.
@@ -189,8 +204,8 @@ impl Recovery {
         (bytes / u64::from(self.datagram_bytes.max(1))).clamp(1, self.limit.into()) as u32
     }
 
-    /// Shrinks the window at once, because a queue on the path marked datagrams; and not again for
-    /// a windowful.
+    /// Shrinks the window at once, because a queue on the path marked datagrams, or is long; and not again for a
+    /// windowful.
     pub(super) fn on_congested(&mut self) {
         if !std::mem::replace(&mut self.reduced, true) {
             self.shrink();
@@ -286,6 +301,26 @@ mod tests {
             recovery.on_answers(4, None);
         }
         assert!(recovery.window() < 32, "{}", recovery.window());
+    }
+
+    #[test]
+    fn a_queue_of_seconds_shrinks_the_window_until_it_is_short() {
+        let mut recovery = Recovery::new(1472);
+        recovery.on_answers(1_000_000, None);
+        // 2 Mbit/s, however much is sent: each windowful waits for those before.
+        for _ in 0..100 {
+            let windowful = recovery.window() as u32 * 1472;
+            let rtt = Duration::from_micros(4) * windowful;
+            recovery.on_answers(recovery.window(), Some(rtt));
+        }
+        let queued = Duration::from_micros(4) * recovery.window() as u32 * 1472;
+        let (least, most) = (MAX_ROUND_TRIP / 2, MAX_ROUND_TRIP * 3 / 2);
+        assert!((least..most).contains(&queued), "{queued:?}");
+        // The queue of others does not end this sender.
+        for _ in 0..100 {
+            recovery.on_answers(recovery.window(), Some(3 * MAX_ROUND_TRIP));
+        }
+        assert_eq!(recovery.window(), MIN_QUEUE_BYTES as usize / 1472);
     }
 
     #[test]

@@ -11,7 +11,8 @@ mod window;
 
 pub(super) use cookie::{Admission, Cookie, Gate};
 pub use cookie::{
-    COOKIE_SPAN, DECLINE_RATE, HELLO_RATE, PROVEN_RATE, SAME_STRANGER_SPAN, STRANGER_SPAN,
+    COOKIE_BYTES, COOKIE_SPAN, DECLINE_RATE, HELLO_RATE, PROVEN_RATE, SAME_STRANGER_SPAN,
+    STRANGER_SPAN,
 };
 pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, SessionSecrets, TransportParameters};
 pub use identity::{Identity, NodeId};

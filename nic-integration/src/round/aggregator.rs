@@ -63,7 +63,8 @@ pub struct AggregatorConfig {
     /// Takes memory for all contributions of a round, at most
     /// [`MAX_STAGED_BYTES`](crate::proto::MAX_STAGED_BYTES): a larger round does not open.
     pub whole: bool,
-    /// The span after its closing in which a round waits for acknowledgements of its deliveries.
+    /// The span for which a closed round goes on that nobody acknowledges a delivery of. While somebody does, all of
+    /// its deliveries may take as long as its contributions, and this span.
     pub linger: Duration,
     /// Source of rkeys: from the operating system, fresh at every start.
     pub seed: [u8; 32],
@@ -145,7 +146,7 @@ pub enum AggregatorEvent {
         /// What is wrong with it.
         stranger: Stranger,
     },
-    /// A client no longer answers; deliveries to it are given up unless it joins again.
+    /// A client no longer answers, or takes too long; deliveries to it are given up unless it joins again.
     Lost {
         /// The round.
         round: u32,
@@ -361,7 +362,7 @@ impl<A: Application> Aggregator<A> {
             EndpointEvent::ChunkClosed { rkey, chunk } => self.settle(rkey, chunk),
             EndpointEvent::Completed { peer, message } => {
                 self.refusals.remove(&(peer, message));
-                self.rounds().for_each(|round| round.on_completed(peer, message));
+                self.rounds().for_each(|round| round.on_completed(now, peer, message));
             }
             EndpointEvent::Refused { peer, message, .. } => {
                 self.refusals.remove(&(peer, message));
@@ -460,15 +461,15 @@ impl<A: Application> Aggregator<A> {
         self.ask(now);
         let Some(answers) = self.answers(now) else { return };
         let Some(round) = self.current.as_mut() else { return };
-        round.end_with(now, answers);
+        round.end_with(now, answers, now + self.config.round_deadline + self.config.linger);
         let end = round.end(Default::default());
         // Its clients join the next round only now.
         self.pending.restart(now + self.config.join_deadline);
         let former = std::mem::replace(&mut self.last, self.current.take());
-        if let Some(former) = former {
+        if let Some(mut former) = former {
             self.endpoint.deregister(former.rkey());
             if !former.finished {
-                self.emit(AggregatorEvent::Finished { round: former.number() });
+                self.report_finished(former.number(), former.finish());
             }
         }
         self.emit(AggregatorEvent::Closed(RoundSummary {
@@ -481,14 +482,24 @@ impl<A: Application> Aggregator<A> {
     }
 
     fn try_finish(&mut self, now: Time) {
-        let linger = self.config.linger;
-        let Some(round) = self.last.as_mut().filter(|round| !round.finished) else { return };
-        let late = round.closed_at.is_some_and(|closed| now >= closed + linger);
-        if late || round.is_served() {
-            round.finished = true;
-            let round = round.number();
-            self.emit(AggregatorEvent::Finished { round });
+        let Some(held) = self.last.as_mut().filter(|round| !round.finished) else { return };
+        let is_late = held.delivery_end(self.config.linger).is_some_and(|end| now >= end);
+        if is_late || held.is_served() {
+            let (round, unserved) = (held.number(), held.finish());
+            self.report_finished(round, unserved);
         }
+    }
+
+    fn report_finished(&mut self, round: u32, unserved: Vec<u16>) {
+        let lost = |contributor| AggregatorEvent::Lost { round, contributor };
+        unserved.into_iter().map(lost).for_each(|event| self.emit(event));
+        self.emit(AggregatorEvent::Finished { round });
+    }
+
+    /// Lets deliveries of the round that closed last take no longer than the linger span from now on.
+    pub fn hasten(&mut self, now: Time) {
+        let end = now + self.config.linger;
+        self.last.iter_mut().for_each(|round| round.end_deliveries_by(end));
     }
 
     fn report_lost(&mut self, mut give_up: impl FnMut(&mut HeldRound) -> Option<u16>) {
@@ -536,7 +547,7 @@ impl<A: Application> Node for Aggregator<A> {
         let open = self.current.as_ref().filter(|round| !round.is_settled());
         let deadline = open.map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
-        let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
+        let linger = last.and_then(|round| round.delivery_end(self.config.linger));
         // Events of pipelines on other threads are acted upon at once.
         let events = self.endpoint.has_events().then_some(Time::ZERO);
         let preparing = self.is_preparing.then_some(self.seen + PREPARING_SPAN);

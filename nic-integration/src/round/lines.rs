@@ -35,7 +35,7 @@ impl AggregatorEvent {
             Self::TooFew(shortage) => of_shortage(shortage),
             Self::Allowed { added, removed, rebound } => of_allowed([added, removed, rebound]),
             Self::Lost { round, contributor } => {
-                format!("round {round}: client {contributor} no longer answers")
+                format!("round {round}: client {contributor} no longer answers, or takes too long")
             }
             Self::Closed(summary) => of_summary(summary),
             Self::Finished { round } => format!("round {round} finished: its sums are delivered"),

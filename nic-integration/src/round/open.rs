@@ -1,6 +1,7 @@
 //! One round from its opening until its sums are delivered (PROTOCOL §7.4 to §7.6).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -115,6 +116,14 @@ impl Participant {
     }
 }
 
+/// How far the deliveries of a closed round are.
+struct Delivery {
+    /// When one was last acknowledged; at first, when the round closed.
+    last: Time,
+    /// When all are over.
+    end: Time,
+}
+
 /// A round that is open, or closed and retained.
 pub(super) struct HeldRound {
     /// The OPEN, with the latest grant; contribution, remaining time and its own grant are filled
@@ -138,7 +147,8 @@ pub(super) struct HeldRound {
     contributed: BTreeMap<u16, u32>,
     /// Of openers, once the round is closed.
     answers: Vec<u8>,
-    pub(super) closed_at: Option<Time>,
+    /// Once it is closed.
+    delivery: Option<Delivery>,
     pub(super) finished: bool,
     /// `pump` must look at every participant.
     dirty: bool,
@@ -166,7 +176,7 @@ impl HeldRound {
             withheld: 0,
             reason: String::new(),
             answers: vec![],
-            closed_at: None,
+            delivery: None,
             finished: false,
             dirty: true,
             asking: BTreeSet::new(),
@@ -306,29 +316,56 @@ impl HeldRound {
         self.unsettled == 0
     }
 
-    /// Ends the round, of which every chunk is settled.
-    pub(super) fn end_with(&mut self, now: Time, answers: Vec<u8>) {
-        (self.closed_at, self.answers) = (Some(now), answers);
+    /// Ends the round, of which every chunk is settled. Its deliveries may take until `end`.
+    pub(super) fn end_with(&mut self, now: Time, answers: Vec<u8>, end: Time) {
+        (self.delivery, self.answers) = (Some(Delivery { last: now, end }), answers);
         self.dirty = true;
     }
 
+    /// Returns when its deliveries are over, if nobody acknowledges one for the linger span; `None` before it closes.
+    pub(super) fn delivery_end(&self, linger: Duration) -> Option<Time> {
+        self.delivery.as_ref().map(|delivery| delivery.end.min(delivery.last + linger))
+    }
+
+    /// Lets deliveries take no longer than until `end`.
+    pub(super) fn end_deliveries_by(&mut self, end: Time) {
+        self.delivery.iter_mut().for_each(|delivery| delivery.end = delivery.end.min(end));
+    }
+
     pub(super) fn is_served(&self) -> bool {
-        self.closed_at.is_some() && self.participants.values().all(Participant::is_served)
+        self.delivery.is_some() && self.participants.values().all(Participant::is_served)
+    }
+
+    /// Ends its deliveries. Returns the participants that are given up for that, ascending.
+    pub(super) fn finish(&mut self) -> Vec<u16> {
+        self.finished = true;
+        let all = self.participants.iter_mut();
+        let unserved = all.filter(|(_, participant)| !participant.is_served());
+        unserved
+            .map(|(number, participant)| {
+                participant.gone = true;
+                participant.unanswered.clear();
+                *number
+            })
+            .collect()
     }
 
     pub(super) fn is_left(&self) -> bool {
         self.participants.values().all(|participant| participant.gone)
     }
 
-    pub(super) fn on_completed(&mut self, peer: Peer, message: MessageId) {
+    pub(super) fn on_completed(&mut self, now: Time, peer: Peer, message: MessageId) {
         let Some(contributor) = self.contributor_at(peer) else { return };
         let Some(participant) = self.participants.get_mut(&contributor) else { return };
-        if participant.unanswered.remove(&message) {
+        let is_known = participant.unanswered.remove(&message);
+        if is_known {
             self.asking.insert(contributor);
         }
         if self.opening_now.get(&contributor) == Some(&message) {
             self.opening_now.remove(&contributor);
             self.dirty = true;
+        } else if let (true, Some(delivery)) = (is_known, &mut self.delivery) {
+            delivery.last = now;
         }
     }
 
@@ -431,7 +468,7 @@ impl HeldRound {
         participant.ready.as_ref()?;
         match self.runs.get(participant.runs_sent) {
             Some(_) => Some(RoundDelivery::Sums),
-            None if participant.end_sent || self.closed_at.is_none() => None,
+            None if participant.end_sent || self.delivery.is_none() => None,
             None => Some(RoundDelivery::End),
         }
     }

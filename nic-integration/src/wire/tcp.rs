@@ -3,25 +3,30 @@
 pub mod dial;
 pub mod stream;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{SockRef, TcpKeepalive};
 use tracing::{debug, info};
 
-use self::dial::{DialError, Dialer};
+use self::dial::{DialError, Dialer, REFUSED_SPAN};
 use self::stream::{DatagramSplitter, MAGIC, append_datagram};
 use crate::NicError;
-use crate::proto::{Origin, Route, recovery::MAX_WINDOW_BYTES};
+use crate::proto::{Origin, Route, datagram::is_sealed, recovery::MAX_WINDOW_BYTES};
 
 /// Bytes of datagrams that may wait for a connection to take them: what a sender has in flight, and its answers.
 pub const QUEUE_BYTES: usize = 2 * MAX_WINDOW_BYTES;
-/// The most connections of an aggregator. Before one more the one is closed on which the fewest bytes were sent.
-pub const MAX_CONNECTIONS: usize = 512;
+/// The most connections of an aggregator: before one more it closes one, a stranger's if there is one.
+pub const MAX_CONNECTIONS: usize = 1280;
+/// The time in which a connection has to lead to a session: later it is closed when another one is made.
+pub const NAMELESS_SPAN: Duration = Duration::from_secs(10);
 /// The wait before a lost connection is made anew.
 pub const REDIAL_SPAN: Duration = Duration::from_secs(1);
 /// The time after which a connection is lost whose other end acknowledges nothing that was sent: in the midst of a
@@ -31,6 +36,8 @@ pub const SILENT_SPAN: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 1 << 18;
 /// The silence after which the system asks whether the other end is there; it keeps mappings of NATs alive, too.
 const KEEPALIVE_SPAN: Duration = Duration::from_secs(20);
+/// Files that a process has open beside connections.
+const OTHER_FILES: u64 = 256;
 /// The wait after which a process that has no space for a connection looks for others.
 const FULL_SPAN: Duration = Duration::from_secs(1);
 
@@ -69,13 +76,15 @@ struct Connection {
     /// Bytes to be sent, from `head` on.
     queue: Vec<u8>,
     head: usize,
-    /// Bytes sent in all.
-    sent: u64,
+    /// Bytes of sealed datagrams that were queued: strangers are sent none.
+    sealed: u64,
+    since: Instant,
 }
 
 impl Connections {
     /// Listens at an address.
     pub(super) fn listen(address: SocketAddr) -> Result<Self, NicError> {
+        allow_connections();
         let bind = || {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -147,7 +156,10 @@ impl Connections {
             self.close(at, &io::Error::other("nobody reads"));
             return true;
         }
-        burst.chunks(each.max(1)).for_each(|bytes| append_datagram(&mut connection.queue, bytes));
+        for datagram in burst.chunks(each.max(1)) {
+            append_datagram(&mut connection.queue, datagram);
+            connection.sealed += if is_sealed(datagram) { datagram.len() as u64 } else { 0 };
+        }
         if let Err(error) = connection.flush() {
             self.close(at, &error);
         }
@@ -183,6 +195,12 @@ impl Connections {
 
     /// Accepts one of those who connect.
     fn accept(&mut self) {
+        for at in (0..self.all.len()).rev() {
+            let Connection { sealed, since, .. } = self.all[at];
+            if sealed == 0 && since.elapsed() > NAMELESS_SPAN {
+                self.close(at, &io::Error::other("no session in time"));
+            }
+        }
         let Role::Listener(listener, from) = &mut self.role else { return };
         let (stream, peer) = match listener.accept() {
             Ok(accepted) => accepted,
@@ -202,10 +220,10 @@ impl Connections {
         }
     }
 
-    /// Closes the oldest of the connections on which the fewest bytes were sent: strangers are sent little.
+    /// Closes the connection that is missed least.
     fn close_least(&mut self, error: &io::Error) {
-        let least = self.all.iter().enumerate().min_by_key(|(_, connection)| connection.sent);
-        if let Some((at, _)) = least {
+        let all = self.all.iter().map(|connection| (connection.peer.ip(), connection.sealed));
+        if let Some(at) = least_missed(&all.collect::<Vec<_>>()) {
             self.close(at, error);
         }
     }
@@ -224,11 +242,15 @@ impl Connections {
         };
         let stream = match ended {
             Err(TryRecvError::Empty) => return,
-            ended => {
-                ended.map_err(io::Error::other).and_then(|dialed| dialed.map_err(io::Error::other))
+            Err(TryRecvError::Disconnected) => {
+                Err(DialError::Connect { to, kind: ErrorKind::Other })
             }
+            Ok(dialed) => dialed,
         };
-        match stream.and_then(|stream| Connection::new(stream, to)) {
+        let made = stream.and_then(|stream| {
+            Connection::new(stream, to).map_err(|e| DialError::Connect { to, kind: e.kind() })
+        });
+        match made {
             Ok(connection) => {
                 info!(%to, "connected again");
                 self.all.push(connection);
@@ -236,14 +258,15 @@ impl Connections {
             }
             Err(error) => {
                 debug!(%to, %error, "not connected yet");
-                *dialing = Dialing::Waiting(now + REDIAL_SPAN);
+                let wait = if error.is_final() { REFUSED_SPAN } else { REDIAL_SPAN };
+                *dialing = Dialing::Waiting(now + wait);
             }
         }
     }
 
     fn close(&mut self, at: usize, error: &io::Error) {
-        let Connection { peer, sent, .. } = self.all.remove(at);
-        info!(%peer, sent, %error, "the connection ends");
+        let Connection { peer, sealed, .. } = self.all.remove(at);
+        info!(%peer, sealed, %error, "the connection ends");
         if let Role::Dialer(_, dialing) = &mut self.role {
             *dialing = Dialing::Waiting(Instant::now() + REDIAL_SPAN);
         }
@@ -260,7 +283,8 @@ impl Connection {
         #[cfg(target_os = "linux")]
         socket.set_tcp_user_timeout(Some(SILENT_SPAN))?;
         let splitter = DatagramSplitter::default();
-        Ok(Self { stream, peer, splitter, queue: MAGIC.to_vec(), head: 0, sent: 0 })
+        let (queue, since) = (MAGIC.to_vec(), Instant::now());
+        Ok(Self { stream, peer, splitter, queue, head: 0, sealed: 0, since })
     }
 
     /// Sends what waits, as far as the system takes it.
@@ -268,10 +292,7 @@ impl Connection {
         while self.head < self.queue.len() {
             match self.stream.write(&self.queue[self.head..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => {
-                    self.head += sent;
-                    self.sent += sent as u64;
-                }
+                Ok(sent) => self.head += sent,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     // What was sent goes once it is most of the queue.
@@ -307,9 +328,58 @@ impl Connection {
     }
 }
 
+/// Raises this process's limit of open files, as far as it may, to what connections and all else take.
+fn allow_connections() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.unwrap_or(u64::MAX).min(MAX_CONNECTIONS as u64 + OTHER_FILES);
+    if current.is_some_and(|current| current < wanted) {
+        // Without it those that are missed least are closed.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+}
+
+/// Returns which of some connections, by address and sealed bytes sent, is missed least: one without a session, else
+/// the one that was sent least; of the network with most such, so that nobody drives out others by many of his own.
+fn least_missed(all: &[(IpAddr, u64)]) -> Option<usize> {
+    let group = |(ip, sealed): &(IpAddr, u64)| (*sealed > 0, network(*ip));
+    let mut sizes: BTreeMap<_, usize> = BTreeMap::new();
+    all.iter().for_each(|one| *sizes.entry(group(one)).or_default() += 1);
+    let rank = |one: &(IpAddr, u64)| (one.1 > 0, Reverse(sizes[&group(one)]), one.1);
+    (0..all.len()).min_by_key(|at| rank(&all[*at]))
+}
+
+/// Returns the network of an address: whoever has one address by IPv6 may have 80 bits of them.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80).into(),
+        ip => ip,
+    }
+}
+
 /// Returns whether the process, or the system, has no space for one more connection.
 fn is_full(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let full = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     full.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_connections_of_one_network_drive_out_each_other() {
+        let at = |ip: &str, sealed| (ip.parse().unwrap(), sealed);
+        let all = |others: &[_]| {
+            let clients = [at("10.0.0.1", 9), at("10.0.0.2", 7), at("10.0.0.2", 8)];
+            least_missed(&[&clients, others].concat())
+        };
+        assert_eq!(all(&[]), Some(1), "of those at most from one address the one sent least");
+        assert_eq!(all(&[at("fd00::1", 0)]), Some(3), "whoever has no session goes first");
+        let flood = [at("192.0.2.1", 0), at("fd00::1", 0), at("fd00:0:0:2::1", 0)];
+        assert_eq!(all(&flood), Some(4), "80 bits are one network");
+        let members = [at("fd00::1", 900), at("fd00:0:0:9::2", 800), at("fd00::3", 1000)];
+        assert_eq!(all(&members), Some(4), "also of those with sessions");
+        assert_eq!(least_missed(&[]), None);
+    }
 }

@@ -97,6 +97,27 @@ fn unbounded_rounds_go_on_after_too_few() {
 }
 
 #[test]
+fn deliveries_go_on_while_somebody_acknowledges() {
+    let (linger, mut outlasted) = (Duration::from_millis(500), 0);
+    for mut world in worlds(1, false) {
+        world.settings.linger = linger;
+        world.start_aggregator();
+        (0..3).for_each(|number| world.start_client(number, number as u8));
+        let closed = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Closed(_));
+        assert!(world.run(FOREVER, |world| world.events.iter().any(closed)));
+        let since = world.network.now();
+        world.network.set_faults(Faults { loss: 700_000, ..Faults::default() });
+        assert!(world.run(FOREVER, finished), "seed {}", world.seed);
+        let lost = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Lost { .. });
+        if !world.events.iter().any(lost) {
+            world.check_complete();
+            outlasted += u32::from(world.network.now().since(since) > linger);
+        }
+    }
+    assert!(outlasted > 0, "nothing took long");
+}
+
+#[test]
 fn clients_that_are_far_away_take_part() {
     for (seed, one_way_ms) in [150, 200, 250, 300, 350, 400, 480].into_iter().enumerate() {
         let mut world = World::new(seed as u64, 3, 3);

@@ -402,7 +402,8 @@ impl World {
                     self.deadlines[0] = Some(now + self.settings.round_deadline + SLACK);
                 }
                 AggregatorEvent::Closed(_) => {
-                    self.deadlines = [None, Some(now + self.settings.linger + SLACK)];
+                    let deliveries = self.settings.round_deadline + self.settings.linger;
+                    self.deadlines = [None, Some(now + deliveries + SLACK)];
                 }
                 AggregatorEvent::Finished { .. } => self.deadlines[1] = None,
                 AggregatorEvent::Stranger { stranger: Stranger::Unlisted(node), .. } => {

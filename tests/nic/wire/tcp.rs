@@ -135,7 +135,7 @@ fn proxy(to: SocketAddr, gate: Gate) -> (SocketAddr, Receiver<String>) {
                 continue;
             }
             client
-                .write_all(b"HTTP/1.1 200 Connection established\r\nVia: a test\r\n\r\n")
+                .write_all(b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 200 Connection established\r\nVia: a\r\n\r\n")
                 .unwrap();
             let server = TcpStream::connect(to).unwrap();
             let most = match gate {
@@ -224,7 +224,7 @@ fn connections_that_are_misused_end_alone() {
     // These are closed, after the magic that everyone gets.
     for bytes in [
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
-        with_magic(&[0, 0]),
+        with_magic(&[51, 0]),
         with_magic(&[0xff, 0xff]),
     ] {
         let mut got = vec![];

@@ -24,7 +24,7 @@ use crate::{
     proto::{Identity, NodeId},
     wire::{
         PcapFile, SocketWire,
-        tcp::dial::{DialError, Dialer},
+        tcp::dial::{DialError, Dialer, REFUSED_SPAN},
     },
 };
 
@@ -96,9 +96,16 @@ impl SocketClient {
         let by_tcp_alone = candidates.iter().all(|way| matches!(way, Candidate::Tcp(_)));
         let mut held: Option<Box<PreparedContribution<'_>>> = None;
         let start = self.connected.as_ref().map_or(0, |(at, _)| *at);
-        let (mut silent_since, mut has_answered, mut dial) = (Instant::now(), false, None);
+        let (mut silent_since, mut has_answered) = (Instant::now(), false);
+        let (mut dial, mut refused) = (None, None);
         for (tried, (at, candidate)) in (1..).zip(candidates.iter().enumerate().cycle().skip(start))
         {
+            // All ways by TCP ask the same proxy.
+            if refused.is_some_and(|at: Instant| at.elapsed() < REFUSED_SPAN)
+                && matches!(candidate, Candidate::Tcp(_))
+            {
+                continue;
+            }
             // What is sealed is read from the spool again, which one contribution at a time holds.
             held.take_if(|own| own.sealing.has_begun());
             let own = match &mut held {
@@ -144,6 +151,7 @@ impl SocketClient {
                 }
                 Err(Error::Nic(NicError::Dial(why))) => {
                     dial = Some(why);
+                    refused = why.is_final().then(Instant::now);
                     if (why.is_final() && by_tcp_alone) || is_over(silent_since) {
                         break;
                     }

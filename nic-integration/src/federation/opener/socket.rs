@@ -9,12 +9,12 @@ use crate::{
     NicError,
     federation::{
         Error,
-        candidate::ServerCandidates,
+        candidate::{Candidate, ServerCandidates},
         client::socket::{TRY_SPAN, open, pause},
         transport::PathConfig,
     },
     proto::{Identity, NodeId, endpoint::DEFAULT_GIVE_UP},
-    wire::PcapFile,
+    wire::{PcapFile, tcp::dial::REFUSED_SPAN},
 };
 
 /// What an opener needs to reach its aggregator.
@@ -54,11 +54,22 @@ impl SocketOpener {
             told = if is_due { Some(Instant::now()) } else { told };
             is_due
         };
+        let by_tcp_alone = candidates.iter().all(|way| matches!(way, Candidate::Tcp(_)));
+        let mut refused: Option<Instant> = None;
         for candidate in candidates.iter().cycle() {
+            if matches!(candidate, Candidate::Tcp(_))
+                && refused.is_some_and(|at| at.elapsed() < REFUSED_SPAN)
+            {
+                if by_tcp_alone && pause(TRY_SPAN, asking(&mut observe)).is_err() {
+                    return Ok(());
+                }
+                continue;
+            }
             let waits = asking(&mut observe);
             let (wires, paths) = match open(candidate, self.pipelines, self.paths, waits) {
                 Err(Error::Stopped) => return Ok(()),
                 Err(Error::Nic(NicError::Dial(why))) => {
+                    refused = why.is_final().then(Instant::now);
                     let event = OpenerEvent::Unreachable { dial: Some(why) };
                     if observe(is_news().then_some(event)).is_break()
                         || pause(TRY_SPAN, asking(&mut observe)).is_err()

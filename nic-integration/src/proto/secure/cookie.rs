@@ -44,7 +44,8 @@ const PROVEN_ADDRESSES: usize = 1024;
 
 const NONCE_BYTES: usize = 12;
 const SEALED_BYTES: usize = MAC_BYTES + 16;
-const COOKIE_BYTES: usize = PREFIX_BYTES + NONCE_BYTES + SEALED_BYTES;
+/// Bytes of a COOKIE, the shortest datagram.
+pub const COOKIE_BYTES: usize = PREFIX_BYTES + NONCE_BYTES + SEALED_BYTES;
 
 pub(super) fn mac_key(node: NodeId) -> [u8; 32] {
     blake3::derive_key("ciphergram 5 first mac", &node.0)

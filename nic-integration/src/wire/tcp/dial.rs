@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use zeroize::Zeroizing;
 
-/// The wait for a connection, and for the answer of a proxy.
+/// The time in which a connection is made, and a proxy answers.
 pub const DIAL_SPAN: Duration = Duration::from_secs(3);
+/// The wait before a proxy is asked again that refused for good: whoever tries a wrong password often is locked out.
+pub const REFUSED_SPAN: Duration = Duration::from_secs(60);
 /// The most bytes of a proxy's answer.
 const MAX_ANSWER_BYTES: usize = 8192;
 /// The most fields of a proxy's answer.
@@ -164,12 +166,12 @@ impl Dialer {
     ///
     /// [`DialError`].
     pub fn connect(&self) -> Result<TcpStream, DialError> {
-        let to = self.address;
+        let (to, end) = (self.address, Instant::now() + DIAL_SPAN);
         let connected = TcpStream::connect_timeout(&to, DIAL_SPAN);
         let mut stream = connected.map_err(|e| DialError::Connect { to, kind: e.kind() })?;
         let Some(proxied) = &self.proxied else { return Ok(stream) };
         let no_http = |e: io::Error| DialError::NoHttp { proxy: to, kind: e.kind() };
-        match ask(&mut stream, proxied).map_err(no_http)? {
+        match ask(&mut stream, proxied, end).map_err(no_http)? {
             200..300 => Ok(stream),
             code => Err(DialError::Refused { proxy: to, code }),
         }
@@ -186,10 +188,8 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
-/// Asks a proxy to connect to a host. Returns the status code of its answer.
-fn ask(stream: &mut TcpStream, Proxied { host, proxy }: &Proxied) -> io::Result<u16> {
-    let end = Instant::now() + DIAL_SPAN;
-    stream.set_write_timeout(Some(DIAL_SPAN))?;
+/// Asks a proxy to connect to a host. Returns the status code of its answer, which has to come before `end`.
+fn ask(stream: &mut TcpStream, Proxied { host, proxy }: &Proxied, end: Instant) -> io::Result<u16> {
     let mut request = Zeroizing::new(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n"));
     if let Some(credentials) = &proxy.credentials {
         request.push_str("Proxy-Authorization: Basic ");
@@ -197,26 +197,40 @@ fn ask(stream: &mut TcpStream, Proxied { host, proxy }: &Proxied) -> io::Result<
         request.push_str("\r\n");
     }
     request.push_str("\r\n");
+    stream.set_write_timeout(Some(rest_until(end)?))?;
     stream.write_all(request.as_bytes())?;
+    loop {
+        let answer = read_head(stream, end)?;
+        let mut fields = [httparse::EMPTY_HEADER; MAX_ANSWER_FIELDS];
+        let mut parsed = httparse::Response::new(&mut fields);
+        parsed.parse(&answer).map_err(|_| ErrorKind::InvalidData)?;
+        match parsed.code.ok_or(ErrorKind::InvalidData)? {
+            // What it decides follows.
+            100..200 => {}
+            code => return Ok(code),
+        }
+    }
+}
+
+/// Reads to the end of an answer's head: what follows is the next one's, or the aggregator's.
+fn read_head(stream: &mut TcpStream, end: Instant) -> io::Result<Vec<u8>> {
     let mut answer = vec![];
     while !answer.ends_with(b"\r\n\r\n") {
-        let rest = end.saturating_duration_since(Instant::now());
-        if rest.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(rest))?;
+        stream.set_read_timeout(Some(rest_until(end)?))?;
         let mut byte = [0];
-        // What follows the answer is the aggregator's.
         stream.read_exact(&mut byte)?;
         answer.extend_from_slice(&byte);
         if answer.len() > MAX_ANSWER_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
     }
-    let mut fields = [httparse::EMPTY_HEADER; MAX_ANSWER_FIELDS];
-    let mut parsed = httparse::Response::new(&mut fields);
-    parsed.parse(&answer).map_err(|_| ErrorKind::InvalidData)?;
-    parsed.code.ok_or_else(|| ErrorKind::InvalidData.into())
+    Ok(answer)
+}
+
+/// Returns the time that is left; none left is an error.
+fn rest_until(end: Instant) -> io::Result<Duration> {
+    let rest = end.saturating_duration_since(Instant::now());
+    if rest.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(rest) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Datagrams on a stream of bytes: after a magic, each behind its length (PROTOCOL §10.1).
 
 use crate::proto::datagram::MAX_DATAGRAM_BYTES;
+/// Bytes of the shortest datagram.
+pub use crate::proto::secure::COOKIE_BYTES as SHORTEST_BYTES;
 
 /// The first bytes of either side of a connection.
 pub const MAGIC: [u8; 8] = *b"cgram 1\n";
@@ -18,7 +20,7 @@ pub enum StreamError {
     Length(usize),
 }
 
-/// Appends a datagram behind its length; there are at most [`MAX_DATAGRAM_BYTES`].
+/// Appends a datagram behind its length, within [`SHORTEST_BYTES`] and [`MAX_DATAGRAM_BYTES`].
 pub fn append_datagram(out: &mut Vec<u8>, datagram: &[u8]) {
     out.extend_from_slice(&(datagram.len() as u16).to_le_bytes());
     out.extend_from_slice(datagram);
@@ -86,7 +88,7 @@ impl DatagramSplitter {
 fn bytes_with_length(bytes: &[u8]) -> Result<Option<usize>, StreamError> {
     let Some(length) = bytes.first_chunk() else { return Ok(None) };
     match usize::from(u16::from_le_bytes(*length)) {
-        length @ 1..=MAX_DATAGRAM_BYTES => Ok(Some(LENGTH_BYTES + length)),
+        length @ SHORTEST_BYTES..=MAX_DATAGRAM_BYTES => Ok(Some(LENGTH_BYTES + length)),
         length => Err(StreamError::Length(length)),
     }
 }
@@ -101,7 +103,7 @@ mod tests {
         /// However a stream is cut, its datagrams are those that were sent.
         #[test]
         fn datagrams_survive_any_cut(
-            sizes in proptest::collection::vec(1usize..600, 0..20),
+            sizes in proptest::collection::vec(SHORTEST_BYTES..600, 0..20),
             mut cuts in proptest::collection::vec(0usize..6000, 0..30),
         ) {
             let sent: Vec<Vec<u8>> = sizes.iter().map(|size| vec![*size as u8; *size]).collect();
@@ -136,10 +138,10 @@ mod tests {
         };
         assert_eq!(split(b"GET / HTTP/1.1\r\n\r\n"), Some(StreamError::Magic));
         assert_eq!(split(b"cgram 2\n"), Some(StreamError::Magic));
-        for length in [0, 65_508, 65_535] {
+        for length in [0, 51, 65_508, 65_535] {
             let stream = [&MAGIC[..], &(length as u16).to_le_bytes()].concat();
             assert_eq!(split(&stream), Some(StreamError::Length(length)));
         }
-        assert_eq!(split(&[&MAGIC[..], &[3, 0, 1, 2]].concat()), None);
+        assert_eq!(split(&[&MAGIC[..], &[52, 0, 1, 2]].concat()), None);
     }
 }
