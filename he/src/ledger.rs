@@ -9,7 +9,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; no other process seals to this or an earlier one |
-//! | `answered JOB ROUND` | an opener answers for ROUND, and for no earlier one any more |
+//! | `answered JOB OPENER ROUND` | the opener answers for ROUND, and for no earlier one any more; without OPENER, every one |
 //! | `prekey JOB OPENER PREKEY` | the opener told this prekey last |
 //! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened |
 //! | `opened …`, `failed …`, `refused …` | it opened, it did not, or anyone can see that it is none |
@@ -205,19 +205,24 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::Answered`]; the file cannot be read.
-    pub(crate) fn check_unanswered(&self, job: &Job, round: u64) -> Result<(), Error> {
-        held(&self.0.lines).read()?.check_unanswered(&job.id().to_string(), round)
+    pub(crate) fn check_unanswered(
+        &self,
+        job: &Job,
+        opener: usize,
+        round: u64,
+    ) -> Result<(), Error> {
+        held(&self.0.lines).read()?.check_unanswered(&job.id().to_string(), opener, round)
     }
 
     /// Records that an opener answers for a round. Nothing of the answer may leave if this fails.
     ///
     /// # Errors
     /// [`Error::Answered`]; the file cannot be written.
-    pub(crate) fn answer(&self, job: &Job, round: u64) -> Result<(), Error> {
+    pub(crate) fn answer(&self, job: &Job, opener: usize, round: u64) -> Result<(), Error> {
         let name = job.id().to_string();
         held(&self.0.lines).change(Sync::Now, |record| {
-            record.check_unanswered(&name, round)?;
-            Ok(Some(format!("answered {name} {round}")))
+            record.check_unanswered(&name, opener, round)?;
+            Ok(Some(format!("answered {name} {opener} {round}")))
         })
     }
 

@@ -65,6 +65,22 @@ fn contributions_go_on_under_the_prekeys_that_answers_tell() {
 }
 
 #[test]
+fn openers_that_share_a_ledger_answer_each() {
+    let mut world = World::new(3, 3, 2);
+    world.ledgers = vec![world.ledgers[0].clone(); 3];
+    let files: Vec<_> =
+        (0..3).map(|c| world.contribute(&world.member(c), ROUND, &fields(c as u32, 9))).collect();
+    let (sum, requests) = world.sum(&files);
+    let answers = [0, 1, 2].map(|i| world.answer(i, &requests[i]).unwrap());
+    assert_eq!(world.open(2, &sum, &answers).unwrap(), expected(&[0, 1, 2], 9));
+    let (_, fewer) = world.sum(&files[1..]);
+    for (opener, request) in fewer.iter().enumerate() {
+        let error = world.answer(opener, request).unwrap_err();
+        assert_eq!(error, Error::Answered { round: ROUND, last: ROUND });
+    }
+}
+
+#[test]
 fn an_opener_answers_for_no_round_twice() {
     let mut world = World::new(4, 3, 3);
     let files: Vec<_> =

@@ -9,7 +9,7 @@ use crate::{Error, ids::parse_hex, threshold::Prekey};
 pub(super) struct Record {
     /// The last round that a client sealed a contribution to, by `JOB NUMBER`.
     sealed: BTreeMap<String, u64>,
-    /// The last round that an opener answered for, by job.
+    /// The last round that an opener answered for, by `JOB OPENER`; or every one, by `JOB`.
     answered: BTreeMap<String, u64>,
     /// The last prekey that an opener told, by `JOB OPENER`.
     prekeys: BTreeMap<String, Prekey>,
@@ -78,7 +78,8 @@ impl Record {
                     .map(move |verb| format!("{verb} {round} {digest}"))
             })
         });
-        let answered = self.answered.iter().map(|(job, round)| format!("answered {job} {round}"));
+        let answered = self.answered.iter();
+        let answered = answered.map(|(opener, round)| format!("answered {opener} {round}"));
         let prekeys = self.prekeys.iter();
         let prekeys =
             prekeys.map(|(opener, prekey)| format!("prekey {opener} {}", prekey.to_text()));
@@ -93,10 +94,10 @@ impl Record {
                 let last = self.sealed.entry(format!("{job} {number}")).or_insert(round);
                 *last = round.max(*last);
             }
-            ["answered", job, round] => {
-                let Ok(round) = round.parse() else { return false };
-                let last = self.answered.entry(job.into()).or_insert(round);
-                *last = round.max(*last);
+            ["answered", job, round] => return self.note_answer(job.into(), round),
+            ["answered", job, opener, round] => {
+                let Ok(opener) = opener.parse::<u8>() else { return false };
+                return self.note_answer(format!("{job} {opener}"), round);
             }
             ["prekey", job, opener, prekey] => {
                 let Some(prekey) = Prekey::of_text(prekey) else { return false };
@@ -128,6 +129,13 @@ impl Record {
         true
     }
 
+    fn note_answer(&mut self, opener: String, round: &str) -> bool {
+        let Ok(round) = round.parse() else { return false };
+        let last = self.answered.entry(opener).or_insert(round);
+        *last = round.max(*last);
+        true
+    }
+
     fn end(&mut self, key: &str, round: &str, digest: &str, end: End) {
         if end != End::Failed {
             self.counts.entry(key.into()).or_default().1 += 1;
@@ -145,9 +153,15 @@ impl Record {
     }
 
     /// Refuses a round of a job that an opener answered for, or an earlier one.
-    pub(super) fn check_unanswered(&self, job: &str, round: u64) -> Result<(), Error> {
-        match self.answered.get(job) {
-            Some(&last) if last >= round => Err(Error::Answered { round, last }),
+    pub(super) fn check_unanswered(
+        &self,
+        job: &str,
+        opener: usize,
+        round: u64,
+    ) -> Result<(), Error> {
+        let own = [job, &format!("{job} {opener}")].map(|name| self.answered.get(name).copied());
+        match own.into_iter().flatten().max() {
+            Some(last) if last >= round => Err(Error::Answered { round, last }),
             _ => Ok(()),
         }
     }
@@ -212,6 +226,16 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_line_without_an_opener_is_of_every_one() {
+        let mut record = Record::default();
+        assert!(record.take("answered job 1 7") && record.take("answered job 5"));
+        let refused = |opener, round| record.check_unanswered("job", opener, round).is_err();
+        assert_eq!([5, 6, 7, 8].map(|round| refused(0, round)), [true, false, false, false]);
+        assert_eq!([5, 6, 7, 8].map(|round| refused(1, round)), [true, true, true, false]);
+        assert!(!Record::default().take("answered job one 7"));
+    }
+
     proptest! {
         #[test]
         fn lines_of_a_record_say_the_same(
@@ -225,7 +249,8 @@ mod tests {
                     1 => vec![format!("opening {sum}")],
                     2 => vec![format!("opening {sum}"), format!("opened {sum}")],
                     3 => vec![format!("opening {sum}"), format!("failed {sum}")],
-                    4 => vec![format!("answered job{name} {round}")],
+                    4 if other == 0 => vec![format!("answered job{name} {round}")],
+                    4 => vec![format!("answered job{name} {other} {round}")],
                     _ => vec![format!("opening {sum}"), format!("refused {sum}")],
                 };
                 prop_assert!(lines.iter().all(|line| record.take(line)));

@@ -83,7 +83,7 @@ impl OpenerKey {
             let (found, expected) = (request.opener.to_string(), self.place.to_string());
             return Err(Error::JobMismatch { what: "it is a request to opener", found, expected });
         }
-        ledger.check_unanswered(job, request.round)?;
+        ledger.check_unanswered(job, self.place, request.round)?;
         let statement = job.terms(request.round, &request.agreement)?.openers_statement();
         let found = request.entries.len();
         if found < job.min_clients().into() {
@@ -109,7 +109,7 @@ impl OpenerKey {
         let prekey = next.prekey(&self.identity)?;
         let keys = (&*self.identity, &self.secret);
         let answer = OpenAnswer::new(keys, (request, &statement), (&sharing, &sum), prekey)?;
-        ledger.answer(job, request.round)?;
+        ledger.answer(job, self.place, request.round)?;
         chain.advance(next, &asked, answer.to_bytes(&self.public))?;
         Ok(answer)
     }
