@@ -3,9 +3,9 @@
 //! A whole program runs over one block of items before the next, and most of what it does with
 //! polynomials over one prime before the next, so intermediates stay in cache; `rayon` spreads
 //! blocks over cores. Everything takes one of three paths, chosen once when the engine is made: AVX-512 IFMA, eight
-//! numbers or residues side by side (`ifma`); AVX2 and FMA, four residues of polynomials side by side, with big numbers
-//! as in the third (`avx2`); words of 64 bits and `u128` products, on any processor (`portable`). `CIPHERGRAM_CPU=avx2`
-//! or `=portable` chooses a slower one than is possible.
+//! numbers or residues side by side (`ifma`); AVX2 and FMA, four of them, but one big number alone as in the third
+//! (`avx2`); words of 64 bits and `u128` products, on any processor (`portable`). `CIPHERGRAM_CPU=avx2` or `=portable`
+//! chooses a slower one than is possible.
 //!
 //! Steps over secrets take no branch, no table index and no division that depends on them.
 
@@ -14,6 +14,8 @@ mod avx2;
 mod backend;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
+#[cfg(target_arch = "x86_64")]
+mod limb_loops;
 mod montgomery;
 mod portable;
 mod power;
@@ -66,12 +68,33 @@ struct ProcessorEngine<B: Backend, R> {
     name: &'static str,
     residues: Steps<B>,
     polynomials: RnsSteps<R>,
+    /// What big residues take of which a program has one, where that is quicker than one lane of several.
+    alone: Option<Steps<Portable>>,
+}
+
+/// What steps of a run take.
+struct RunSteps<'e, B: Backend, R> {
+    residues: &'e Steps<B>,
+    polynomials: &'e RnsSteps<R>,
 }
 
 impl<B: Backend + 'static, R: Rns> ProcessorEngine<B, R> {
-    fn engine(name: &'static str, residues: B, polynomials: R) -> CpuEngine {
+    fn engine(
+        name: &'static str,
+        (residues, polynomials): (B, R),
+        alone: Option<Steps<Portable>>,
+    ) -> CpuEngine {
         let (residues, polynomials) = (Steps::new(residues), RnsSteps::new(polynomials));
-        CpuEngine(Box::new(Self { name, residues, polynomials }))
+        CpuEngine(Box::new(Self { name, residues, polynomials, alone }))
+    }
+}
+
+impl<B: Backend, R> ProcessorEngine<B, R> {
+    /// Returns what takes the big residues of a program that has one of each. Of a simultaneous power lanes take bases.
+    fn alone_for(&self, program: &Program, operands: &[Operand<'_>]) -> Option<&Steps<Portable>> {
+        let is_single = matches!(program.work(), Work::Residues { dot: false, .. })
+            && interpret::count(program, operands) == 1;
+        self.alone.as_ref().filter(|_| is_single)
     }
 }
 
@@ -89,7 +112,22 @@ impl<B: Backend, R: Rns> Engine for ProcessorEngine<B, R> {
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        interpret::run(self, program, operands, true)
+        // Beats need no constants, and their runs are short.
+        if !matches!(program.work(), Work::Beats { .. }) {
+            self.polynomials.sweep();
+            self.residues.sweep();
+            self.alone.iter().for_each(Steps::sweep);
+        }
+        let polynomials = &self.polynomials;
+        match self.alone_for(program, operands) {
+            Some(residues) => {
+                interpret::run(&RunSteps { residues, polynomials }, program, operands, true)
+            }
+            None => {
+                let residues = &self.residues;
+                interpret::run(&RunSteps { residues, polynomials }, program, operands, true)
+            }
+        }
     }
 }
 
@@ -99,11 +137,13 @@ impl<B: Backend, R: Rns> Measure for ProcessorEngine<B, R> {
     }
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
-        Some(Steps::<B>::multiplies(program, interpret::count(program, operands), BLOCK))
+        let count = interpret::count(program, operands);
+        let is_counted = self.alone_for(program, operands).is_none();
+        is_counted.then(|| Steps::<B>::multiplies(program, count, BLOCK))
     }
 }
 
-impl<B: Backend, R: Rns> Kernels for ProcessorEngine<B, R> {
+impl<B: Backend, R: Rns> Kernels for RunSteps<'_, B, R> {
     fn blocks(&self, program: &Program) -> Blocks {
         let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
         match program.work() {
@@ -124,11 +164,7 @@ impl<B: Backend, R: Rns> Kernels for ProcessorEngine<B, R> {
     }
 
     fn prepare(&self, program: &Program) {
-        // Beats need no constants, and their runs are short.
-        if !matches!(program.work(), Work::Beats { .. }) {
-            self.polynomials.sweep();
-            self.residues.prepare(program);
-        }
+        self.residues.prepare(program);
     }
 
     fn residues(&self, step: &ResidueStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
@@ -219,18 +255,18 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = Ifma::detect().filter(|_| !wants(AVX2)) {
             let name = "AVX-512 IFMA, eight numbers at a time";
-            return ProcessorEngine::engine(name, token, token);
+            return ProcessorEngine::engine(name, (token, token), None);
         }
         Self::avx2().unwrap_or_else(Self::portable)
     }
 
-    /// Makes an engine whose polynomials take AVX2 and FMA, if the processor has them.
+    /// Makes an engine that takes AVX2 and FMA, if the processor has them.
     #[must_use]
     pub fn avx2() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         return Avx2::detect().map(|token| {
-            let name = "portable 64-bit arithmetic, polynomials by AVX2";
-            ProcessorEngine::engine(name, Portable, token)
+            let name = "AVX2 and FMA, four numbers at a time";
+            ProcessorEngine::engine(name, (token, token), Some(Steps::new(Portable)))
         });
         #[cfg(not(target_arch = "x86_64"))]
         None
@@ -249,7 +285,7 @@ impl CpuEngine {
     /// Makes an engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
-        ProcessorEngine::engine("portable 64-bit arithmetic", Portable, Portable)
+        ProcessorEngine::engine("portable 64-bit arithmetic", (Portable, Portable), None)
     }
 }
 

@@ -9,7 +9,7 @@
 //! # What a result means
 //! No report: on this run's path through this binary nothing branched on a secret or was indexed by one. It
 //! says nothing of instructions whose time depends on their operands, of a path that was not taken, nor of
-//! AVX-512, which valgrind does not know: what runs is the portable path.
+//! AVX-512, which valgrind does not know: what runs is the portable path, or that of AVX2.
 //!
 //! # What is not marked
 //! - Keys are marked once they are made. Making them tests numbers for primality and rejects draws, which

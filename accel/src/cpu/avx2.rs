@@ -1,9 +1,8 @@
-//! AVX2 and FMA: four residues side by side, as doubles.
+//! AVX2 and FMA: four residues of polynomials side by side, as doubles, or four [big numbers](numbers).
 //!
 //! These processors have no product of 64 bits in vectors, but one of doubles whose rounding a second instruction
 //! undoes: `h = x·w` is rounded, `l = x·w − h` is exact, and so is what is left of both without the nearest multiple of
-//! q. Four residues take six instructions, where one takes three multiplications of words. Only polynomials are
-//! computed so; numbers of thousands of bits are quicker in words.
+//! q. Four residues take six instructions, where one takes three multiplications of words.
 //!
 //! # Bound
 //! Primes are below 2^50, and everything here is an integer below `8q ≤ 2^53`, which a double holds. Factors are within
@@ -25,9 +24,13 @@ macro_rules! kernel {
     };
 }
 
+mod limbs;
 mod ntt;
+mod numbers;
 mod packing;
 mod rns;
+mod rows;
+mod select;
 
 use std::{
     arch::x86_64::{
@@ -68,8 +71,7 @@ fn four(words: &[u64; 4]) -> Quad {
 }
 
 /// Returns the four words.
-#[inline]
-#[target_feature(enable = "avx2")]
+#[inline(always)]
 fn words(x: Quad) -> [u64; 4] {
     // SAFETY: as above.
     unsafe { transmute::<Quad, [u64; 4]>(x) }

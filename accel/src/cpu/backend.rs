@@ -84,8 +84,8 @@ impl zeroize::DefaultIsZeroes for Line {}
 /// An odd modulus in limbs, the same in every lane.
 pub(super) struct Limbs {
     pub(super) m: Vec<u64>,
-    /// `-m⁻¹` modulo the radix.
-    pub(super) neg_inverse: u64,
+    /// `-m⁻¹` modulo as many limbs as [`Backend::ROWS`], or m has if that is fewer, in limbs.
+    pub(super) neg_inverse: Vec<u64>,
     /// The least multiple of m above 2R, in the backend's form for [`Backend::complement`].
     pub(super) bias: Vec<u64>,
 }
@@ -145,7 +145,7 @@ pub(super) trait Backend: Copy + Send + Sync {
     fn square(self, acc: &mut [Self::Word], a: &[Self::Word]);
 
     /// `acc += a·b` over the limbs of both, for `acc` that fits the limbs of the longer factor at
-    /// first; otherwise only the limbs of `acc` are right. May leave limbs redundant.
+    /// first; otherwise only the limbs of `acc` are right. May leave limbs redundant, and negative.
     fn add_product(self, acc: &mut [Self::Word], a: &[Self::Word], b: &[Self::Word]);
 
     /// Carries what redundant limbs hold beyond a limb; what passes the end is lost.

@@ -103,12 +103,29 @@ fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
     let excess = Zeroizing::new(power_of_two_mod(radix + 1, m.words()));
     let multiple = add_power(&Zeroizing::new(subtract(m.words(), &excess)), radix + 1);
     let multiple = Zeroizing::new(split_limbs(&multiple, B::LIMB_BITS, count + 1));
+    let m = split_limbs(m.words(), B::LIMB_BITS, count);
     Limbs {
-        m: split_limbs(m.words(), B::LIMB_BITS, count),
-        neg_inverse: inverse_mod_word(m.words()[0]).wrapping_neg()
-            & (u64::MAX >> (64 - B::LIMB_BITS)),
+        neg_inverse: neg_inverse(&m, B::LIMB_BITS, B::ROWS.min(count)),
+        m,
         bias: B::bias(&multiple),
     }
+}
+
+/// `-m⁻¹` modulo some limbs, in limbs: each is what makes one more limb of `1 + m·(those so far)` vanish.
+fn neg_inverse(m: &[u64], bits: u32, count: usize) -> Vec<u64> {
+    let mask = u64::MAX >> (64 - bits);
+    let inverse = inverse_mod_word(m[0]).wrapping_neg();
+    let (mut digits, mut rest) = (Vec::with_capacity(count), Zeroizing::new(vec![0; count]));
+    rest[0] = 1;
+    for at in 0..count {
+        let (digit, mut carry) = (inverse.wrapping_mul(rest[at]) & mask, 0);
+        for (rest, &limb) in rest[at..].iter_mut().zip(m) {
+            let sum = u128::from(limb) * u128::from(digit) + u128::from(*rest) + carry;
+            (*rest, carry) = (sum as u64 & mask, sum >> bits);
+        }
+        digits.push(digit);
+    }
+    digits
 }
 
 /// Returns some limbs, the same in every lane.

@@ -81,7 +81,7 @@ impl Backend for Portable {
             acc[h + 1..2 * h].fill(0);
         }
         let products = products.map(|(a, b)| (&a[..h], &b[..h]));
-        rows::mul_redc(&m.m, m.neg_inverse, &mut acc[..2 * h], products);
+        rows::mul_redc(&m.m, m.neg_inverse[0], &mut acc[..2 * h], products);
         out[..h].copy_from_slice(&acc[h..2 * h]);
     }
 

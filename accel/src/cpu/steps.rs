@@ -48,10 +48,14 @@ impl<B: Backend> Steps<B> {
         self.tables.get(base, |base| PowerTable::new(&self.modulus(base.modulus()), base))
     }
 
-    /// Derives the tables of a program's constants, before its parts need them at once.
-    pub(super) fn prepare(&self, program: &Program) {
+    /// Lets go of what was derived from constants that nobody has any more.
+    pub(super) fn sweep(&self) {
         self.moduli.sweep();
         self.tables.sweep();
+    }
+
+    /// Derives the tables of a program's constants, before its parts need them at once.
+    pub(super) fn prepare(&self, program: &Program) {
         for step in program.steps() {
             if let Some(base) = step.fixed_base() {
                 self.table(base);

@@ -1,4 +1,5 @@
-//! Arithmetic that only counts: how many multiply instructions a program issues.
+//! Arithmetic that only counts: how many multiply instructions a program issues. Those by zeros that fill up rows are
+//! not counted.
 
 use std::{
     marker::PhantomData,

@@ -9,14 +9,17 @@ use ciphergram_accel::{
 
 fn both(program: &Program, inputs: &[&[u64]], out_words: usize) {
     let run = |engine: &dyn Engine| {
-        let mut out = vec![7; out_words];
-        let mut operands: Vec<_> = inputs.iter().map(|&w| Operand::In(w)).collect();
+        // Twice: one item alone may take another path.
+        let mut out = vec![7; 2 * out_words];
+        let inputs: Vec<_> = inputs.iter().map(|input| input.repeat(2)).collect();
+        let mut operands: Vec<_> = inputs.iter().map(|w| Operand::In(w)).collect();
         operands.push(Operand::Out(&mut out));
         engine.run(program, &mut operands).unwrap();
         drop(operands);
         out
     };
-    assert_eq!(run(&CpuEngine::new()), run(&ReferenceEngine));
+    let expected = run(&ReferenceEngine);
+    CpuEngine::paths().iter().for_each(|path| assert_eq!(run(path), expected, "{:?}", path.info()));
 }
 
 #[test]

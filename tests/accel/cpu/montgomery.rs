@@ -39,6 +39,7 @@ fn roots(rng: &mut ChaCha20Rng, bits: usize) -> Vec<BigUint> {
         random,
         (one() << bits) - one(),
         top.clone() + one(),
+        (one() << bits) - (one() << 51) + one(),
         (one() << bits) - (one() << 52) + one(),
         (one() << bits) - (one() << (bits / 2)) - one(),
         top | ((one() << 64) - one()),
@@ -60,6 +61,7 @@ fn operands(rng: &mut ChaCha20Rng, m: &BigUint) -> Vec<BigUint> {
         (one.clone() << (bits - 1)) - &one,
         one.clone() << (bits - 1),
         m >> 1,
+        stripes(51),
         stripes(52),
         stripes(64),
         stripes(1),
@@ -159,7 +161,8 @@ fn products_near_multiples() {
     let mut rng = ChaCha20Rng::seed_from_u64(6);
     let one = || BigUint::from(1u8);
     for limbs in [2, 3, 9, 26, 64, 96, 120] {
-        for bits in [52 * limbs, 64 * limbs, 64 * limbs - 1, 52 * limbs + 1, 64 * limbs + 1] {
+        let widths = [51 * limbs, 52 * limbs, 64 * limbs];
+        for bits in widths.into_iter().flat_map(|bits| [bits, bits + 1]).chain([64 * limbs - 1]) {
             for root in roots(&mut rng, bits) {
                 let case = Case::plain(bits, &root);
                 let m = &case.big;
@@ -185,13 +188,13 @@ fn products_near_multiples() {
     }
 }
 
-/// Products whose quotient, as either path estimates it, is from eight limbs on too small by 2,
+/// Products whose quotient, as each path estimates it, is from eight limbs on too small by 2,
 /// which is as much as it can be. Modulo `A + 1`, for A a power β^2h of the radix, the product of
 /// `A − β^h ± 1` has a quotient that is almost whole, and so much below place `A` that leaving it
 /// out costs 1; the columns that are left out of the quotient's product cost the other.
 #[test]
 fn products_with_the_worst_estimates() {
-    for radix in [52, 64] {
+    for radix in [51, 52, 64] {
         for h in [1, 2, 3, 8, 12, 16, 20, 32, 48, 63] {
             let one = || BigUint::from(1u8);
             let (half, whole) = (one() << (radix * h), one() << (2 * radix * h));
@@ -202,9 +205,10 @@ fn products_with_the_worst_estimates() {
                 let z = b.mul("z", x, y);
                 b.output(z);
             });
-            let [a, b] = x.each_ref().map(|x| case.batch(std::slice::from_ref(x)));
+            // Two of them: one alone takes another path.
+            let [a, b] = x.each_ref().map(|x| case.batch(&[x.clone(), x.clone()]));
             let expected = &x[0] * &x[1] % &case.big;
-            check("worst", &mul, &[&a, &b], case.k(), &[expected]);
+            check("worst", &mul, &[&a, &b], case.k(), &[expected.clone(), expected]);
         }
     }
 }

@@ -27,7 +27,7 @@ impl Wide {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn mul_lazy(x: Word, factor: Wide, minus_q: Word) -> Word {
-    _mm512_and_si512(mul_modulo_word(x, factor, minus_q), all(MASK as u64))
+    _mm512_and_si512(mul_modulo_word(x, factor, minus_q), all(MASK))
 }
 
 /// The same modulo 2^52: what is above that is of no meaning, in x as in the result.

@@ -58,7 +58,7 @@ impl<const ROOMY: bool> VectorPrime<ROOMY> {
     fn reduce(self, x: Word, one: Wide) -> Word {
         let below_twice = if ROOMY {
             let estimate = high(_mm512_setzero_si512(), x, one.quotient);
-            _mm512_and_si512(low(x, estimate, self.minus), all(MASK as u64))
+            _mm512_and_si512(low(x, estimate, self.minus), all(MASK))
         } else {
             subtract_once(x, self.twice)
         };

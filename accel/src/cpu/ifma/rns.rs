@@ -74,7 +74,7 @@ fn mul(out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         let (l, h) = (low(zero, x, y), high(zero, x, y));
         let top = _mm512_or_si512(_mm512_sllv_epi64(h, up), _mm512_srlv_epi64(l, down));
         let rest = low(l, high(zero, top, mu), minus_q);
-        let rest = _mm512_and_si512(rest, all(MASK as u64));
+        let rest = _mm512_and_si512(rest, all(MASK));
         subtract_once(subtract_once(rest, q), q)
     });
 }
@@ -124,7 +124,7 @@ fn sums_of<const COUNT: usize>(
     first: usize,
     limb: &Limb,
 ) -> [[u64; 8]; COUNT] {
-    let (zero, minus_q, mask) = (_mm512_setzero_si512(), minus(limb.q()), all(MASK as u64));
+    let (zero, minus_q, mask) = (_mm512_setzero_si512(), minus(limb.q()), all(MASK));
     let [one, radix] = [limb.one(), limb.radix_powers[1]].map(|factor| Wide::new(factor));
     let [mut l, mut h] = [[zero; COUNT]; 2];
     for &[a, b] in pairs {
@@ -188,7 +188,7 @@ fn known<const MOST: usize>(count: usize) -> usize {
 /// Products are below 2q, the sign's part below q.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn lift(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
-    let (minus_q, mask) = (minus(limb.q()), all(MASK as u64));
+    let (minus_q, mask) = (minus(limb.q()), all(MASK));
     let powers = [limb.radix_powers[0], limb.radix_powers[1]].map(|power| Wide::new(power));
     let above = all(if signed { limb.q() - limb.word_powers[1] } else { 0 });
     each_eight!(out, integers, integers, |x, _y| {
@@ -221,7 +221,7 @@ fn lift_all(out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
             each_eight!(out, row(w), next, |x, y| {
                 let x = _mm512_srlv_epi64(x, all(bit));
                 let x = _mm512_or_si512(x, _mm512_sllv_epi64(y, all(up)));
-                _mm512_and_si512(x, all(MASK as u64))
+                _mm512_and_si512(x, all(MASK))
             });
         }
         let signs = signed.then(|| row(each - 1));
@@ -325,7 +325,7 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
                 for (x, carry) in x.iter_mut().zip(&mut carries) {
                     let sum = low(*carry, *x, q);
                     *carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
-                    *x = _mm512_and_si512(sum, all(MASK as u64));
+                    *x = _mm512_and_si512(sum, all(MASK));
                 }
             }
             next[0] = carries;
@@ -407,20 +407,6 @@ fn base_extend_by<const L: usize, const WIDE: usize>(
             }
         }
     }
-}
-
-/// See [`Rns::rescale`].
-///
-/// # Bound
-/// A residue and half of p are below 2^51.
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-    let inverse = (64 - p.leading_zeros(), limb.last_prime_inverse());
-    let (p, half, q) = (all(p), all(p / 2), all(limb.q()));
-    each_eight!(out, a, last, |x, last| {
-        let rest = subtract_once(_mm512_add_epi64(last, half), p);
-        subtract_once(divided(_mm512_add_epi64(x, half), rest, limb, inverse), q)
-    });
 }
 
 /// Calls a kernel for a number of words or primes known at compile time.
@@ -522,10 +508,6 @@ impl Rns for Ifma {
 
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         kernel!(by_count!(tables.limbs().len(), base_extend(out, poly, tables, rows)));
-    }
-
-    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-        kernel!(rescale(out, a, last, limb, p));
     }
 
     fn pack(self, out: &mut [u64], lanes: &[u64]) {

@@ -22,7 +22,7 @@ impl<const P: usize> Rows<P> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn new(m: &Limbs, [mut x, mut y]: [Word; 2], a: [[Word; 2]; P], b: [&[Word]; P]) -> Self {
-        let (zero, inverse) = (_mm512_setzero_si512(), all(m.neg_inverse));
+        let (zero, inverse) = (_mm512_setzero_si512(), all(m.neg_inverse[0]));
         let (m0, m1) = (all(m.m[0]), all(m.m[1]));
         for p in 0..P {
             x = low(x, a[p][0], b[p][0]);
@@ -135,7 +135,7 @@ pub(super) fn mul_redc<const P: usize>(
     if limbs % 2 == 1 {
         last_row(m, &mut acc[limbs - 1..], a, b);
     }
-    normalise(out, &acc[limbs..]);
+    limbs::normalise(out, &acc[limbs..]);
 }
 
 /// Adds the last row of an odd number of them.
@@ -146,7 +146,7 @@ fn last_row<const P: usize>(m: &Limbs, row: &mut [Word], a: [&[Word]; P], b: [&[
     let zero = _mm512_setzero_si512();
     let mut x = row[0];
     (0..P).for_each(|p| x = low(x, a[p][last], b[p][0]));
-    let q = low(zero, x, all(m.neg_inverse));
+    let q = low(zero, x, all(m.neg_inverse[0]));
     let mut carry = carry_of(low(x, q, all(m.m[0])));
     row[0] = q;
     for c in 1..=last {
@@ -160,18 +160,6 @@ fn last_row<const P: usize>(m: &Limbs, row: &mut [Word], a: [&[Word]; P], b: [&[
     let mut x = if P == 0 { row[last + 1] } else { zero };
     (0..P).for_each(|p| x = high(x, a[p][last], b[p][last]));
     row[last + 1] = high(x, q, all(m.m[last]));
-}
-
-/// Carries every limb into the next; what passes the end is lost.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn normalise(out: &mut [Word], x: &[Word]) {
-    let mut carry = _mm512_setzero_si512();
-    for (out, &x) in out.iter_mut().zip(x) {
-        let sum = _mm512_add_epi64(x, carry);
-        *out = _mm512_and_si512(sum, all(MASK as u64));
-        carry = carry_of(sum);
-    }
 }
 
 /// See [`Backend::square`]: products of different limbs two rows at a time, doubled, and the
@@ -238,85 +226,6 @@ fn add_rows(acc: &mut [Word], a: [Word; ROWS], b: &[Word]) {
             x = high(low(x, a[r], b[ROWS - r]), a[r], b[ROWS - 1 - r]);
         }
         *cell = x;
-    }
-}
-
-/// See [`Backend::double`].
-#[target_feature(enable = "avx512f")]
-pub(super) fn double(out: &mut [Word], a: &[Word]) {
-    let mut carry = _mm512_setzero_si512();
-    for (out, &x) in out.iter_mut().zip(a) {
-        let twice = _mm512_or_si512(_mm512_slli_epi64::<1>(x), carry);
-        *out = _mm512_and_si512(twice, all(MASK as u64));
-        carry = _mm512_srli_epi64::<{ BITS - 1 }>(x);
-    }
-}
-
-/// See [`Backend::complement`]. No limb borrows: those of the bias are large enough.
-#[target_feature(enable = "avx512f")]
-pub(super) fn complement(acc: &mut [Word], m: &Limbs) {
-    let limbs = m.len();
-    for (x, &bias) in acc[..limbs].iter_mut().zip(&m.bias) {
-        *x = _mm512_sub_epi64(all(bias), *x);
-    }
-    acc[limbs] = all(m.bias[limbs]);
-}
-
-/// See [`Backend::add_assign`].
-#[target_feature(enable = "avx512f")]
-pub(super) fn add_assign(a: &mut [Word], b: &[Word]) {
-    let mut carry = _mm512_setzero_si512();
-    for (i, x) in a.iter_mut().enumerate() {
-        let mut sum = _mm512_add_epi64(*x, carry);
-        if let Some(&b) = b.get(i) {
-            sum = _mm512_add_epi64(sum, b);
-        }
-        *x = _mm512_and_si512(sum, all(MASK as u64));
-        carry = carry_of(sum);
-    }
-}
-
-/// See [`Backend::sub_assign`].
-#[target_feature(enable = "avx512f")]
-pub(super) fn sub_assign(a: &mut [Word], b: &[Word]) {
-    let mut borrow = _mm512_setzero_si512();
-    for (i, x) in a.iter_mut().enumerate() {
-        let mut difference = _mm512_add_epi64(*x, borrow);
-        if let Some(&b) = b.get(i) {
-            difference = _mm512_sub_epi64(difference, b);
-        }
-        *x = _mm512_and_si512(difference, all(MASK as u64));
-        borrow = _mm512_srai_epi64::<BITS>(difference);
-    }
-}
-
-/// See [`Backend::reduce_once`]: the borrow of `x − m` selects which to keep.
-#[target_feature(enable = "avx512f")]
-pub(super) fn reduce_once(m: &[u64], x: &mut [Word]) -> Word {
-    let mut borrow = _mm512_setzero_si512();
-    for (&x, &m) in x.iter().zip(m) {
-        let difference = _mm512_add_epi64(_mm512_sub_epi64(x, all(m)), borrow);
-        borrow = _mm512_srai_epi64::<BITS>(difference);
-    }
-    let large = _mm512_cmpge_epi64_mask(borrow, _mm512_setzero_si512());
-    let mut borrow = _mm512_setzero_si512();
-    for (x, &m) in x.iter_mut().zip(m) {
-        let difference = _mm512_mask_sub_epi64(*x, large, *x, all(m));
-        let difference = _mm512_add_epi64(difference, borrow);
-        *x = _mm512_and_si512(difference, all(MASK as u64));
-        borrow = _mm512_srai_epi64::<BITS>(difference);
-    }
-    _mm512_maskz_set1_epi64(large, 1)
-}
-
-/// See [`Backend::negate`].
-#[target_feature(enable = "avx512f")]
-pub(super) fn negate(x: &mut [Word]) {
-    let mut borrow = _mm512_setzero_si512();
-    for x in x {
-        let difference = _mm512_sub_epi64(borrow, *x);
-        *x = _mm512_and_si512(difference, all(MASK as u64));
-        borrow = _mm512_srai_epi64::<BITS>(difference);
     }
 }
 

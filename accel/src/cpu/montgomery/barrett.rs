@@ -170,13 +170,13 @@ fn scratch_len<B: Backend>(len: usize) -> usize {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    use num_bigint::BigUint;
+    use num_bigint::BigInt;
     use rand_chacha::ChaCha20Rng;
     use rand_core::{Rng, SeedableRng};
 
     use super::*;
     #[cfg(target_arch = "x86_64")]
-    use crate::cpu::ifma::Ifma;
+    use crate::cpu::{avx2::Avx2, ifma::Ifma};
     use crate::cpu::{portable::Portable, tally::Tally};
 
     /// Returns the limbs of all ones, of one bit, or random ones: a group of the same number in
@@ -189,12 +189,14 @@ mod tests {
         [vec![ones; len], top, random].map(|limbs| super::super::in_lanes(backend, &limbs)).into()
     }
 
-    /// Returns the number in one lane, whether or not its limbs are redundant.
-    fn value<B: Backend>(group: &[B::Word]) -> BigUint {
-        let lane = B::LANES - 1;
-        group.iter().rev().fold(BigUint::ZERO, |sum, &word| {
-            (sum << B::LIMB_BITS) + BigUint::from(B::lane(word, lane))
-        })
+    /// Returns the number in one lane, whether or not its limbs are redundant: those of less than a word may be signed.
+    fn value<B: Backend>(group: &[B::Word]) -> BigInt {
+        let limb = |word| match (B::LIMB_BITS, B::lane(word, B::LANES - 1)) {
+            (64, limb) => i128::from(limb),
+            (_, limb) => i128::from(limb as i64),
+        };
+        let limbs = group.iter().rev();
+        limbs.fold(BigInt::ZERO, |sum, &word| (sum << B::LIMB_BITS) + limb(word))
     }
 
     fn products_of_every_length<B: Backend>(backend: B) {
@@ -202,7 +204,7 @@ mod tests {
         for len in 1..=130 {
             let group = |limbs: usize| vec![backend.zero(); limbs];
             let (mut whole, mut scratch) = (group(2 * len), group(scratch_len::<B>(len)));
-            let unit = |limbs: usize| BigUint::from(1u8) << (B::LIMB_BITS as usize * limbs);
+            let unit = |limbs: usize| BigInt::from(1u8) << (B::LIMB_BITS as usize * limbs);
             let factors = factors(backend, len, &mut rng);
             for (a, b) in factors.iter().flat_map(|a| factors.iter().map(move |b| (a, b))) {
                 let expected = value::<B>(a) * value::<B>(b);
@@ -212,17 +214,15 @@ mod tests {
                 let lower = len + 1;
                 let mut part = group(2 * len);
                 add_columns(backend, &mut part, [a, b], 0..lower);
-                assert!(
-                    value::<B>(&part[..lower]) % unit(lower) == &expected % unit(lower),
-                    "lower columns of {len} limbs"
-                );
+                let missing = value::<B>(&part[..lower]) - &expected;
+                assert!(missing % unit(lower) == BigInt::ZERO, "lower columns of {len} limbs");
 
                 // What is missing is at most the columns below, products and all.
                 let from = len - 1;
                 let mut part = group(2 * len);
                 add_columns(backend, &mut part, [a, b], from..2 * len);
                 let found = value::<B>(&part);
-                let missing = unit(from + 1) * BigUint::from(len);
+                let missing = unit(from + 1) * BigInt::from(len);
                 assert!(found <= expected && expected < found + missing, "upper, {len} limbs");
             }
         }
@@ -233,6 +233,10 @@ mod tests {
         products_of_every_length(Portable);
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = Ifma::detect() {
+            products_of_every_length(token);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = Avx2::detect() {
             products_of_every_length(token);
         }
     }
@@ -259,6 +263,8 @@ mod tests {
                 multiplies::<Portable>(bits),
                 #[cfg(target_arch = "x86_64")]
                 multiplies::<Ifma>(bits),
+                #[cfg(target_arch = "x86_64")]
+                multiplies::<Avx2>(bits),
             ] {
                 assert!(3 * ordinary < 2 * two, "{ordinary} beside {two} at {bits} bits");
             }
