@@ -24,7 +24,7 @@ use crate::{
 pub use levels::{limbs, product_sums, scalings, signed_lifts};
 pub use programs::random_programs;
 pub use rings::{
-    automorphisms, compositions, extensions, packing, polynomials, rescalings, sampling, transforms,
+    automorphisms, compositions, extensions, packing, polynomials, sampling, transforms,
 };
 
 /// Instantiates the suite for the engine that the expression makes.
@@ -56,7 +56,7 @@ macro_rules! conformance {
     // What is to be done with all cases, and its own words.
     (@all $what:ident $($words:tt)*) => {
         $crate::conformance!(@$what $($words)* residues, inverses, powers, pairs, dots, paillier_legs,
-            transforms, polynomials, automorphisms, compositions, extensions, rescalings, sampling,
+            transforms, polynomials, automorphisms, compositions, extensions, sampling,
             packing, limbs, scalings, product_sums, signed_lifts, random_programs, refusals);
     };
     (@table $($case:ident),*) => {

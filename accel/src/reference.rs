@@ -87,7 +87,6 @@ impl Kernels for ReferenceEngine {
             }
             RingOp::Compose => compose(ring, out, a),
             RingOp::BaseExtend { to, .. } => base_extend(ring, to, out, a),
-            RingOp::Rescale { to } => rescale(ring, to, out, a),
             RingOp::Pack => {
                 out.fill(0);
                 for k in 0..(out.len() / beats::WORDS * beats::LANES).min(n * limbs) {
@@ -326,19 +325,6 @@ fn base_extend(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
         for (limb, &p) in to.primes().iter().enumerate() {
             let of = |x: &BoxedUint| remainder(x.as_words().iter(), p);
             out[limb * n + i] = if minus < *x { (p - of(&minus)) % p } else { of(x) };
-        }
-    }
-}
-
-/// `⌊(x + (q − 1) / 2) / q⌋` for an odd q.
-fn rescale(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
-    let n = from.degree();
-    let last = from.primes().last().map_or(0, |&q| q);
-    let q = odd(&big(&[last])).as_nz_ref().clone();
-    for (i, x) in integers(from, poly).0.iter().enumerate() {
-        let rounded = x.concatenating_add(big(&[last / 2])).div_rem(&q).0;
-        for (limb, &p) in to.primes().iter().enumerate() {
-            out[limb * n + i] = remainder(rounded.as_words().iter(), p);
         }
     }
 }

@@ -79,7 +79,7 @@ fn automorphisms_are_substitutions() {
     }
 }
 
-/// All numbers of a ring so small that this can be: to other primes, and over its last prime.
+/// All numbers of a ring so small that this can be, to other primes.
 #[test]
 fn all_numbers_of_a_small_ring() {
     let primes = [97, 193];
@@ -90,22 +90,11 @@ fn all_numbers_of_a_small_ring() {
     let extended = b.base_extend("extended", a, &to);
     b.output(extended);
     let extend = b.build();
-    let mut b = Builder::new("rescale");
-    let a = b.coefficients("a", &from);
-    let rescaled = b.rescale("rescaled", a, &to);
-    b.output(rescaled);
-    let rescale = b.build();
     for first in (-9360i64..=9360).step_by(16) {
         let numbers: Vec<_> = (first..first + 16).map(|x| x.min(9360)).collect();
         let of = |q: i64| numbers.iter().map(move |x| x.rem_euclid(q) as u64);
         let a: Vec<_> = of(97).chain(of(193)).collect();
         assert_eq!(output(&extend, &a, 16), of(97).collect::<Vec<_>>());
-        let nearest = |x: &i64| {
-            let distance = |k: &i64| (x - 193 * k).abs();
-            (-49..=49).min_by_key(distance).map(|k: i64| k.rem_euclid(97) as u64)
-        };
-        let nearest: Vec<_> = numbers.iter().filter_map(nearest).collect();
-        assert_eq!(output(&rescale, &a, 16), nearest);
     }
 }
 
@@ -180,26 +169,6 @@ proptest! {
         prop_assert_eq!(found, residues(&to, &integers));
     }
 
-    /// Numbers at most half of the last prime from a multiple of it round to that multiple.
-    #[test]
-    fn multiples_of_the_last_prime_are_divided(
-        limbs in 1usize..=7,
-        words in prop::collection::vec(any::<u64>(), 16 * 8),
-        rests in prop::collection::vec(any::<u64>(), 16 * 8),
-    ) {
-        let (from, to) = (ring(0, limbs + 1), ring(0, limbs));
-        let q = BigInt::from(from.primes()[limbs]);
-        let quotients = centred(&(product(&to) / 2), &words);
-        let mut rests = centred(&(&q / 2), &rests);
-        rests.rotate_left(limbs);
-        let integers: Vec<_> = quotients.iter().zip(rests).map(|(k, rest)| k * &q + rest).collect();
-        let mut b = Builder::new("rescale");
-        let a = b.coefficients("a", &from);
-        let rescaled = b.rescale("rescaled", a, &to);
-        b.output(rescaled);
-        let found = output(&b.build(), &residues(&from, &integers), to.len_words());
-        prop_assert_eq!(found, residues(&to, &quotients));
-    }
 }
 
 /// Arguments that no step has.
@@ -222,14 +191,6 @@ mod refusals {
     #[should_panic(expected = "a Galois element is odd and below 32")]
     fn elements_out_of_range() {
         automorphism(33);
-    }
-
-    #[test]
-    #[should_panic(expected = "the ring without its last prime")]
-    fn rings_of_other_primes() {
-        let mut b = Builder::new("rescale");
-        let a = b.coefficients("a", &ring(0, 3));
-        let _ = b.rescale("rescaled", a, &ring(1, 2));
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::{
         Var,
     },
     reference::ReferenceEngine,
-    ring::Ring,
 };
 
 /// Programs of each family.
@@ -191,14 +190,10 @@ fn residues(random: &mut Operands) -> Program {
 fn polynomials(random: &mut Operands) -> Program {
     let (degree, limbs) = (16 << random.below(3), 1 + random.below(3));
     let r = ring(degree, 20 + 10 * random.below(4) as u32, limbs);
-    // Of other primes, and of all but the last.
+    // Of other primes.
     let other = ring(degree, 40, 1 + random.below(3));
     let first = Arc::new(other.limbs(0, 1));
     let factors: Vec<u64> = r.primes().iter().map(|q| random.0.next_u64() % q).collect();
-    let rest = (limbs > 1).then(|| match Ring::new(degree, &r.primes()[..limbs - 1]) {
-        Ok(rest) => Arc::new(rest),
-        Err(why) => panic!("fewer primes of a ring: {why}"),
-    });
     let beat_count = 1 + random.below(2 * r.len_words() / 10);
     let mut b = Builder::new("random polynomials");
     let mut coeffs = Pool(vec![b.coefficients("x", &r), b.coefficients("y", &r)]);
@@ -260,13 +255,7 @@ fn polynomials(random: &mut Operands) -> Program {
             22 => coeffs.0.push(b.lift_signed(name, &r, integers.pick(random))),
             24 => lanes.0.push(b.add_lanes(name, lanes.pick(random), beats.pick(random))),
             25 => beats.0.push(b.reduce_lanes(name, lanes.pick(random))),
-            _ => match &rest {
-                Some(rest) => {
-                    let rescaled = b.rescale(name, x, rest);
-                    coeffs.0.push(b.base_extend(&format!("{name}'"), rescaled, &r));
-                }
-                None => coeffs.0.push(b.base_extend(name, extended.pick(random), &r)),
-            },
+            _ => coeffs.0.push(b.base_extend(name, extended.pick(random), &r)),
         }
     }
     let last = b.intt("last", ntts.pick(random));

@@ -218,51 +218,6 @@ pub fn extensions(engine: &dyn Engine) {
     }
 }
 
-/// Quotients by the last prime, also where the rest is about half of it.
-pub fn rescalings(engine: &dyn Engine) {
-    let mut random = Operands::new(14);
-    let (large, small) = (largest_primes(50, 32, 13), largest_primes(12, 32, 3));
-    let mixed = |first: &[u64], last: &[u64]| [first, last].concat();
-    for primes in [
-        large[..2].to_vec(),
-        small[..2].to_vec(),
-        mixed(&large[..1], &small[..1]),
-        mixed(&small[..2], &large[..1]),
-        mixed(&large, &small[..1]),
-        mixed(&small, &large[..5]),
-    ] {
-        let last = primes.len() - 1;
-        let (from, to) = (ring_over(32, &primes), ring_over(32, &primes[..last]));
-        let mut b = Builder::new("rescale");
-        let a = b.coefficients("a", &from);
-        let rescaled = b.rescale("rescaled", a, &to);
-        b.output(rescaled);
-        let program = b.build();
-        for count in [0, 1, 5] {
-            let mut a = random.polys(&from, count);
-            a.extend(random.bounds(&from));
-            // Any multiple of the last prime, and about half of it more.
-            let rests = random.bounds(&ring_over(32, &primes[last..]));
-            a.extend([random.poly(&to), rests].concat());
-            // Small numbers about half of it.
-            let half = primes[last] / 2;
-            let near = |i: u64| if i < 16 { half + 8 - i } else { i - 16 };
-            a.extend(primes.iter().flat_map(|q| (0..32).map(move |i| near(i) % q)));
-            agree(engine, &program, &[&a], (count + 3) * to.len_words());
-        }
-    }
-    let primes = largest_primes(50, 1024, 4);
-    let [four, three, two] =
-        [&primes[..], &primes[..3], &primes[..2]].map(|primes| ring_over(1024, primes));
-    let mut b = Builder::new("twice");
-    let x = b.coefficients("x", &four);
-    let once = b.rescale("once", x, &three);
-    let twice = b.rescale("twice", once, &two);
-    b.output(twice);
-    let x = random.polys(&four, 3);
-    agree(engine, &b.build(), &[&x], 3 * two.len_words());
-}
-
 /// Tries uniform polynomials over several seeds, noise and ternary polynomials, at the real
 /// degrees, where draws are often or now and then rejected, and where a run of draws is of many
 /// primes.

@@ -221,7 +221,7 @@ impl<B: Rns> RnsSteps<B> {
     /// Runs a step over whole polynomials.
     pub(super) fn run(&self, step: &RingStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
         let RingStep { op, ring } = step;
-        let (backend, n, tables) = (self.backend, ring.degree(), self.tables(ring));
+        let (backend, tables) = (self.backend, self.tables(ring));
         for (index, out) in out.chunks_mut(kind.words()).enumerate() {
             let a = args[0].item(index);
             // Which polynomial of a seed.
@@ -241,11 +241,6 @@ impl<B: Rns> RnsSteps<B> {
                             .collect()
                     });
                     backend.base_extend(out, a, &tables, &rows);
-                }
-                RingOp::Rescale { .. } => {
-                    let (last, p) = (&a[out.len()..], tables.last_prime());
-                    let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
-                    parts.for_each(|((out, a), limb)| backend.rescale(out, a, last, limb, p));
                 }
                 RingOp::Pack => self.pack(ring, out, a),
                 RingOp::Unpack => self.unpack(ring, out, a),

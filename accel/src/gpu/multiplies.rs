@@ -76,7 +76,6 @@ fn of_rings(kernel: OverRings, params: &RingParams) -> u64 {
         // are times both halves of it.
         OverRings::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
         OverRings::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
-        OverRings::Rescale => 2 * MUL_FACTOR,
         OverRings::Ntt if log_columns == 0 => butterflies + residues * REDUCED,
         OverRings::Ntt => butterflies,
         // The last stage of all multiplies its sums too.

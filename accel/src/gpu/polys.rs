@@ -226,7 +226,6 @@ impl GpuEngine {
                 lift(recorder, &over, (*words_each as u32, *signed), numbers, buffers);
             }
             RingOp::Compose => over.record(recorder, OverRings::Compose, coefficients, buffers),
-            RingOp::Rescale { .. } => over.record(recorder, OverRings::Rescale, numbers, buffers),
             RingOp::BaseExtend { extension, .. } => {
                 over.params.words = extension.rows().len() as u32;
                 let words = HostWords::Owned(Zeroizing::new(extension_words(extension)));

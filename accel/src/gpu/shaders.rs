@@ -100,7 +100,6 @@ kernels! {
     Lift = "lift" after &[Library::Ring],
     Compose = "compose" after &[Library::Ring, Library::Digits],
     BaseExtend = "base_extend" after &[Library::Ring, Library::Digits],
-    Rescale = "rescale" after &[Library::Ring, Library::Digits],
     Automorphism = "automorphism" after &[Library::Ring],
     Pack = "pack" after &[Library::Ring, Library::Lanes, Library::Beats],
     Unpack = "unpack" after &[Library::Ring, Library::Lanes],

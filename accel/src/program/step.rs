@@ -178,12 +178,6 @@ operations! {
         /// The constants of the extension.
         extension: Arc<BaseExtension>,
     } = "base_extend",
-    /// `round(x / q)` of the integer of each coefficient, q being the last prime, modulo the primes
-    /// before it. Constant time.
-    Rescale {
-        /// The ring of these.
-        to: Arc<Ring>,
-    } = "rescale",
     /// The first coefficients of a polynomial to beats; lanes past its end are zero.
     Pack = "pack",
     /// Beats to a polynomial; coefficients that they do not hold are zero.

@@ -160,22 +160,6 @@ fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow
     }
 }
 
-/// See [`Rns::rescale`]: half of p more, and what the sum leaves modulo p less, over p.
-///
-/// # Bound
-/// What is divided is within ± 2^51: a residue and half of p, less a residue modulo p.
-#[target_feature(enable = "avx2,fma")]
-fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-    let (prime, by) = (DoublePrime::new(limb.q()), DoublePrime::new(p));
-    let inverse = LaneFactor::new(DoubleFactor::new(limb.last_prime_inverse().w, limb.q()));
-    let half = all((p / 2) as f64);
-    each_four!(out, a, last, |x, last| {
-        let rest = by.residue(_mm256_sub_pd(_mm256_add_pd(to_double(last), half), by.q));
-        let divided = _mm256_sub_pd(_mm256_add_pd(to_double(x), half), rest);
-        to_word(prime.residue(prime.mul(divided, inverse)))
-    });
-}
-
 impl Rns for Avx2 {
     fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
         kernel!(add(out, a, b, q));
@@ -207,10 +191,6 @@ impl Rns for Avx2 {
 
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
         kernel!(base_extend(out, poly, tables, rows));
-    }
-
-    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-        kernel!(rescale(out, a, last, limb, p));
     }
 
     fn add_lanes(self, sums: &mut [u64], words: &[u64], primes: &[LanePrimes]) {

@@ -341,18 +341,6 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Makes residues of one prime of `round(x / p)`, of those of x and of the ring's last prime,
-    /// p.
-    ///
-    /// Half of p more, and what the sum leaves modulo p less.
-    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-        let inverse = limb.last_prime_inverse();
-        for ((out, &x), &last) in out.iter_mut().zip(a).zip(last) {
-            let rest = subtract_once(last + p / 2, p);
-            *out = subtract_once(divided(x + p / 2, rest, limb, inverse), limb.q());
-        }
-    }
-
     /// Packs lanes into beats, ten to each. Ten more may be read.
     fn pack(self, out: &mut [u64], lanes: &[u64]) {
         out.fill(0);

@@ -249,13 +249,6 @@ impl Deref for Limb {
     }
 }
 
-impl Limb {
-    /// Returns the inverse of the ring's last prime; not for that prime's own limb.
-    pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
-        self.prime_inverses[self.prime_inverses.len() - 1]
-    }
-}
-
 /// The constants of a ring, prime by prime.
 pub(in crate::cpu) struct Tables {
     limbs: Vec<Limb>,
@@ -274,10 +267,6 @@ impl Tables {
 
     pub(in crate::cpu) fn limbs(&self) -> &[Limb] {
         &self.limbs
-    }
-
-    pub(super) fn last_prime(&self) -> u64 {
-        self.limbs.last().map_or(0, |limb| limb.q())
     }
 }
 

@@ -266,20 +266,6 @@ impl Builder {
         self.whole(name, kind, &from, RingOp::BaseExtend { to: to.clone(), extension }, &[a.index])
     }
 
-    /// Adds `round(x / q)` of the integer `x` of each coefficient, `q` being the last prime of its
-    /// ring. It is the same modulo the product of the other primes whether `x` is in `[0, Q)` or
-    /// centred. There are no ties: `q` is odd.
-    ///
-    /// # Panics
-    /// If `to` is not the ring of `a` without its last prime.
-    pub fn rescale(&mut self, name: &str, a: Var<Coeff>, to: &Arc<Ring>) -> Var<Coeff> {
-        let from = self.ring(a);
-        let is_rest = from.primes().split_last().is_some_and(|(_, rest)| rest == to.primes());
-        assert!(is_rest && from.degree() == to.degree(), "{name}: the ring without its last prime");
-        let kind = Kind::Polys { ring: to.clone(), ntt: false };
-        self.whole(name, kind, &from, RingOp::Rescale { to: to.clone() }, &[a.index])
-    }
-
     /// Adds the residues of the primes of `to`, a run of those of the ring of `a`, in the form that
     /// `a` has.
     ///
