@@ -322,3 +322,46 @@ fn challenge(statement: &[u8; 32], contributor: &Contributor, hashes: &[[u8; 32]
     hashes.iter().for_each(|hash| w.bytes(hash));
     blake3::derive_key("ciphergram 2026 proof of shares", &w.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{prekey::PrekeyChain, sharing::Quorum},
+        *,
+    };
+    use crate::ids::Seed;
+
+    /// A contributor seals one opener a share of another polynomial, then proves and signs all as it should.
+    #[test]
+    fn the_opener_of_an_odd_share_names_its_contributor() {
+        let (openers, odd) = (4, 2);
+        let sharing = Sharing::new(Quorum::new(openers, Some(3)).unwrap(), 4, 64);
+        let identity = Identity::generate().unwrap();
+        let (statement, seed) = ([7; 32], Seed::draw().unwrap());
+        let contributor = Contributor { number: 1, seed };
+        let drawn: Vec<_> = (0..sharing.drawn()).map(|i| sharing.draw(&[i as u8; 32])).collect();
+        let polynomials = [1, 2].map(|c| sharing.polynomials(&[c; 64], &[9; 32], &drawn));
+        let chains: Vec<_> = (0..openers).map(|_| PrekeyChain::in_memory().unwrap()).collect();
+        let boxes = chains.iter().enumerate().map(|(opener, chain)| {
+            let message = match opener < drawn.len() {
+                true => Zeroizing::new(vec![opener as u8; SEED_BYTES]),
+                false => sharing.pack(&polynomials[usize::from(opener == odd)].share(opener)),
+            };
+            let context = context(&statement, &contributor, opener);
+            let prekey = chain.prekey(&identity).unwrap();
+            ShareBox::seal(&prekey, &[opener as u8; 32], &context, &message).unwrap()
+        });
+        let boxes: Vec<_> = boxes.collect();
+        let hashes: Vec<_> = boxes.iter().map(ShareBox::hash).collect();
+        let proof = polynomials[0].prove(&challenge(&statement, &contributor, &hashes));
+        let mut signed = Signed { upload: [5; 32], proof, signature: [0; SIGNATURE_BYTES] };
+        let of = (&statement, &contributor);
+        signed.signature = identity.sign(PURPOSE, &signed.digest(of, &hashes));
+        for (opener, chain) in chains.iter().enumerate() {
+            let sent = (&identity.id(), &boxes[opener], &hashes[..]);
+            let opened = signed.open(sent, of, (&chain.key(), &sharing, opener)).map(|_| ());
+            let fault = (opener == odd).then_some("its shares do not fit together");
+            assert_eq!(opened.err(), fault, "opener {opener}");
+        }
+    }
+}
