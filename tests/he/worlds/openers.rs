@@ -1,5 +1,5 @@
 //! Worlds of openers: clients that drop out, openers that are silent, restart, crash between record and answer or come
-//! back from a backup, and an aggregator that shows two sets of a round.
+//! back from a backup, answers that are false, and an aggregator that shows two sets of a round.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,10 @@ use ciphergram_tests::{play_worlds, seeds};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use crate::support::openers::{World, expected, fields};
+use crate::support::{
+    frames::vouch,
+    openers::{World, expected, fields},
+};
 
 const WORLDS: u32 = 60;
 /// Worlds that are certain to have every event among them.
@@ -20,7 +23,7 @@ const VALUES: usize = 9;
 const ROUNDS: u64 = 2;
 /// Clients, who are openers too, the answers that open a sum, and the fewest contributors.
 const JOBS: [(usize, usize, u16); 4] = [(3, 3, 2), (4, 3, 3), (5, 4, 4), (7, 5, 5)];
-const EVENTS: [&str; 9] = [
+const EVENTS: [&str; 11] = [
     "a client drops out",
     "too few contribute",
     "two sets are shown",
@@ -29,6 +32,8 @@ const EVENTS: [&str; 9] = [
     "an opener crashes between record and answer",
     "an opener comes back from a backup, and answers twice",
     "an answer is lost, and given again",
+    "an answer is false",
+    "an answer is of the other set",
     "a sum opens",
 ];
 
@@ -157,22 +162,60 @@ fn play(seed: u64, counts: &mut Counts) {
                 world.ledgers[opener] = ledger;
             }
         }
-        let mut opened = 0;
-        for set in &shown {
-            let answers: Vec<_> = set.answers.values().cloned().collect();
-            let few = Error::TooFewAnswers { found: answers.len(), needed: open };
+        let (mut opened, mut lies) = (0, 0);
+        for (which, set) in shown.iter().enumerate() {
+            let mut answers: Vec<_> = set.answers.values().cloned().collect();
+            let mut found = answers.len();
+            let mut few = Error::TooFewAnswers { found, needed: open };
+            if found > 0 && dice.one_in(3) {
+                let lie = dice.below(found);
+                let mut others = shown.iter().enumerate().filter(|(other, _)| *other != which);
+                let other = others.find_map(|(_, other)| other.answers.values().next());
+                answers[lie] = match other.filter(|_| dice.one_in(2)) {
+                    Some(other) => {
+                        happens("an answer is of the other set");
+                        other.clone()
+                    }
+                    None => {
+                        happens("an answer is false");
+                        falsified(&world, &answers[lie], &mut dice)
+                    }
+                };
+                let opener = answers[lie].opener.into();
+                let why = "its answer is not signed by it, or is of another sum".into();
+                few = Error::Opener { opener, why };
+                (found, lies) = (found - 1, lies + 1);
+            }
             match world.open(dice.below(all), &set.sum, &answers) {
                 Ok(sums) => {
-                    assert!(answers.len() >= open, "{seed}");
+                    assert!(found >= open, "{seed}");
                     assert_eq!(sums, expected(&set.clients, VALUES), "{seed}");
                     happens("a sum opens");
                     opened += 1;
                 }
-                Err(error) => assert_eq!(error, few, "{seed}"),
+                Err(error) => {
+                    assert_eq!(error, few, "{seed}");
+                    assert!(found < open, "{seed}: true answers are enough");
+                }
             }
         }
         assert!(opened <= 1, "seed {seed}: two sets of round {round} opened");
-        assert!(opened == 1 || shown.len() == 2 || honest < open, "seed {seed}: nothing opened");
+        let is_enough = shown.len() == 1 && honest >= open + lies;
+        assert!(opened == 1 || !is_enough, "seed {seed}: nothing opened");
+    }
+}
+
+/// Returns an answer of which a bit is another.
+fn falsified(world: &World, answer: &OpenAnswer, dice: &mut Dice) -> OpenAnswer {
+    loop {
+        let mut bytes = answer.to_bytes(&world.public);
+        let at = 160 + dice.below(bytes.len() - 32 - 160);
+        bytes[at] ^= 1 << dice.below(8);
+        vouch(&mut bytes);
+        match OpenAnswer::from_bytes(&bytes, &world.public) {
+            Ok(changed) if changed != *answer => return changed,
+            _ => {}
+        }
     }
 }
 
