@@ -72,10 +72,10 @@ struct ProcessorEngine<B: Backend, R> {
     alone: Option<Steps<Portable>>,
 }
 
-/// What steps of a run take.
-struct RunSteps<'e, B: Backend, R> {
-    residues: &'e Steps<B>,
-    polynomials: &'e RnsSteps<R>,
+/// What steps of a run of an engine take.
+struct RunSteps<'e, S: Backend, B: Backend, R> {
+    residues: &'e Steps<S>,
+    engine: &'e ProcessorEngine<B, R>,
 }
 
 impl<B: Backend + 'static, R: Rns> ProcessorEngine<B, R> {
@@ -92,9 +92,10 @@ impl<B: Backend + 'static, R: Rns> ProcessorEngine<B, R> {
 impl<B: Backend, R> ProcessorEngine<B, R> {
     /// Returns what takes the big residues of a program that has one of each. Of a simultaneous power lanes take bases.
     fn alone_for(&self, program: &Program, operands: &[Operand<'_>]) -> Option<&Steps<Portable>> {
-        let is_single = matches!(program.work(), Work::Residues { dot: false, .. })
-            && interpret::count(program, operands) == 1;
-        self.alone.as_ref().filter(|_| is_single)
+        self.alone.as_ref().filter(|_| {
+            matches!(program.work(), Work::Residues { dot: false, .. })
+                && interpret::count(program, operands) == 1
+        })
     }
 }
 
@@ -112,21 +113,12 @@ impl<B: Backend, R: Rns> Engine for ProcessorEngine<B, R> {
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        // Beats need no constants, and their runs are short.
-        if !matches!(program.work(), Work::Beats { .. }) {
-            self.polynomials.sweep();
-            self.residues.sweep();
-            self.alone.iter().for_each(Steps::sweep);
-        }
-        let polynomials = &self.polynomials;
+        let (engine, residues) = (self, &self.residues);
         match self.alone_for(program, operands) {
             Some(residues) => {
-                interpret::run(&RunSteps { residues, polynomials }, program, operands, true)
+                interpret::run(&RunSteps { residues, engine }, program, operands, true)
             }
-            None => {
-                let residues = &self.residues;
-                interpret::run(&RunSteps { residues, polynomials }, program, operands, true)
-            }
+            None => interpret::run(&RunSteps { residues, engine }, program, operands, true),
         }
     }
 }
@@ -143,7 +135,7 @@ impl<B: Backend, R: Rns> Measure for ProcessorEngine<B, R> {
     }
 }
 
-impl<B: Backend, R: Rns> Kernels for RunSteps<'_, B, R> {
+impl<S: Backend, B: Backend, R: Rns> Kernels for RunSteps<'_, S, B, R> {
     fn blocks(&self, program: &Program) -> Blocks {
         let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
         match program.work() {
@@ -157,14 +149,20 @@ impl<B: Backend, R: Rns> Kernels for RunSteps<'_, B, R> {
             Work::Residues { powers, dot } => {
                 // A simultaneous power makes tables of its bases in every part.
                 let parts = if dot { 1 } else { 4 };
-                let least = if powers { B::LANES } else { PRODUCTS };
-                Blocks { unit: B::LANES, units: BLOCK / B::LANES, parts, least }
+                let least = if powers { S::LANES } else { PRODUCTS };
+                Blocks { unit: S::LANES, units: BLOCK / S::LANES, parts, least }
             }
         }
     }
 
     fn prepare(&self, program: &Program) {
-        self.residues.prepare(program);
+        // Beats need no constants, and their runs are short.
+        if !matches!(program.work(), Work::Beats { .. }) {
+            self.engine.polynomials.sweep();
+            self.engine.residues.sweep();
+            self.engine.alone.iter().for_each(Steps::sweep);
+            self.residues.prepare(program);
+        }
     }
 
     fn residues(&self, step: &ResidueStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
@@ -172,15 +170,15 @@ impl<B: Backend, R: Rns> Kernels for RunSteps<'_, B, R> {
     }
 
     fn polynomials(&self, step: &RingStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        self.polynomials.run(step, kind, out, args);
+        self.engine.polynomials.run(step, kind, out, args);
     }
 
     fn lanes(&self, step: &LaneStep, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        self.polynomials.run_lanes(step, kind, out, args);
+        self.engine.polynomials.run_lanes(step, kind, out, args);
     }
 
     fn limb(&self, step: &LimbStep, limb: usize, out: &mut [u64], args: &[&[u64]]) {
-        self.polynomials.run_of_prime(step, limb, out, args);
+        self.engine.polynomials.run_of_prime(step, limb, out, args);
     }
 }
 
