@@ -13,6 +13,10 @@
 mod avx2;
 mod backend;
 #[cfg(target_arch = "x86_64")]
+mod chacha;
+#[cfg(target_arch = "x86_64")]
+mod composition;
+#[cfg(target_arch = "x86_64")]
 mod ifma;
 #[cfg(target_arch = "x86_64")]
 mod limb_loops;

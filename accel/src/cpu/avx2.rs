@@ -5,10 +5,10 @@
 //! q. Four residues take six instructions, where one takes three multiplications of words.
 //!
 //! # Bound
-//! Primes are below 2^50, and everything here is an integer below `8q ≤ 2^53`, which a double holds. Factors are within
-//! `± q / 2`, and their ratio to q is right to 2^-54. A product's quotient is off by at most `|x| / 2^54` for that and
-//! by as much again for its own rounding, so [`DoublePrime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within
-//! `± q · B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
+//! Primes are below 2^50, and everything modulo one is an integer below `8q ≤ 2^53`, which a double holds. Factors
+//! are within `± q / 2`, and their ratio to q is right to 2^-54. A product's quotient is off by at most `|x| / 2^54`
+//! for that and by as much again for its own rounding, so [`DoublePrime::mul`] leaves at most `q · (1/2 + B / 8)` of
+//! an x within `± q · B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
 //!
 //! Instructions take the same time whatever the numbers, of which none is denormal.
 
@@ -24,6 +24,8 @@ macro_rules! kernel {
     };
 }
 
+mod chacha;
+mod compose;
 mod limbs;
 mod ntt;
 mod numbers;
@@ -35,9 +37,10 @@ mod select;
 use std::{
     arch::x86_64::{
         __m256d, __m256i, _CMP_LT_OQ, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm256_add_pd,
-        _mm256_and_pd, _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_cmp_pd, _mm256_fmsub_pd,
-        _mm256_fnmadd_pd, _mm256_mul_pd, _mm256_or_si256, _mm256_round_pd, _mm256_set1_epi64x,
-        _mm256_set1_pd, _mm256_setzero_pd, _mm256_sub_pd, _mm256_xor_si256,
+        _mm256_and_pd, _mm256_blendv_pd, _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_cmp_pd,
+        _mm256_fmsub_pd, _mm256_fnmadd_pd, _mm256_mul_pd, _mm256_or_si256, _mm256_round_pd,
+        _mm256_set1_epi64x, _mm256_set1_pd, _mm256_setzero_pd, _mm256_sub_epi64, _mm256_sub_pd,
+        _mm256_xor_si256,
     },
     mem::transmute,
 };
@@ -95,6 +98,21 @@ fn bits_of(x: Double) -> [u64; 4] {
 #[target_feature(enable = "avx2")]
 fn all(x: f64) -> Double {
     _mm256_set1_pd(x)
+}
+
+/// `x` where it is not negative, else `y`, as signed words.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn not_negative(x: Quad, y: Quad) -> Quad {
+    let [x, y] = [x, y].map(|x| _mm256_castsi256_pd(x));
+    _mm256_castpd_si256(_mm256_blendv_pd(x, y, x))
+}
+
+/// `x − m` where that is not negative, else x.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn subtract_once(x: Quad, m: Quad) -> Quad {
+    not_negative(_mm256_sub_epi64(x, m), x)
 }
 
 /// Converts integers below 2^52.

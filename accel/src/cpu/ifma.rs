@@ -23,6 +23,7 @@ macro_rules! kernel {
 }
 
 mod chacha;
+mod compose;
 mod dot;
 mod lazy;
 mod limbs;

@@ -144,18 +144,22 @@ macro_rules! limb_loops {
             rest.for_each(|out| *out = zero());
         }
 
-        /// See [`Backend::store`]: bits `64·w ..` lie in two or three limbs.
+        /// Returns words `w` of normalised limbs: bits `64·w ..` lie in two or three.
+        #[inline]
+        #[target_feature(enable = $features)]
+        pub(super) fn word(x: &[Word], w: usize) -> Word {
+            let limb = |l: usize| x.get(l).copied().unwrap_or(zero());
+            let (l, off) = (64 * w / BITS as usize, 64 * w % BITS as usize);
+            let next = left(limb(l + 1), BITS as usize - off);
+            // A shift by 64 or more gives zero.
+            or(right(limb(l), off), or(next, left(limb(l + 2), 2 * BITS as usize - off)))
+        }
+
+        /// See [`Backend::store`].
         #[target_feature(enable = $features)]
         pub(super) fn store(out: &mut Results<'_>, part: Range<usize>, x: &[Word]) {
-            let limb = |l: usize| x.get(l).copied().unwrap_or(zero());
             for at in (0..part.len()).step_by(LANES) {
-                let columns = std::array::from_fn(|j| {
-                    let (l, off) = (64 * (at + j) / BITS as usize, 64 * (at + j) % BITS as usize);
-                    let next = left(limb(l + 1), BITS as usize - off);
-                    // A shift by 64 or more gives zero.
-                    or(right(limb(l), off), or(next, left(limb(l + 2), 2 * BITS as usize - off)))
-                });
-                let rows = transpose(columns);
+                let rows = transpose(std::array::from_fn(|j| word(x, at + j)));
                 for (item, row) in out.words.chunks_mut(out.each).zip(rows) {
                     let item = &mut item[part.clone()][at..];
                     match item.first_chunk_mut::<LANES>() {
@@ -176,7 +180,7 @@ macro_rules! limb_loops {
         /// Returns a word's worth of bits from some bit of the first of two words on.
         #[inline]
         #[target_feature(enable = $features)]
-        fn bits_from(words: &[Word], bit: usize) -> Word {
+        pub(super) fn bits_from(words: &[Word], bit: usize) -> Word {
             or(right(words[0], bit), left(words[1], 64 - bit))
         }
     };

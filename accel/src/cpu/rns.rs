@@ -174,7 +174,7 @@ impl<B: Rns> RnsSteps<B> {
                 backend.mul_sum(out, &pairs[..a.len()], of);
             }
             LimbOp::Scale { factors } => {
-                let factor = of.factor(factors.words()[limb], B::QUOTIENT_BITS);
+                let factor = of.factor(factors.words()[limb]);
                 backend.scale(out, a, of.q(), factor);
             }
             LimbOp::Ntt => backend.forward(out, a, of),
@@ -274,7 +274,9 @@ impl<B: Rns> RnsSteps<B> {
     fn unpack(&self, ring: &Ring, out: &mut [u64], words: &[u64]) {
         let (n, limbs) = (ring.degree(), ring.primes().len());
         let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];
-        out.fill(0);
+        // What the beats do not hold is zero; a coefficient that they hold in part is written over.
+        let held = words.len() / beats::WORDS * beats::LANES / limbs;
+        out.chunks_exact_mut(n).for_each(|residues| residues[n.min(held)..].fill(0));
         for (index, beats) in words.chunks(TILE * limbs / beats::LANES * beats::WORDS).enumerate() {
             let first = n.min(index * TILE);
             self.backend.unpack(&mut lanes, beats);

@@ -1,11 +1,16 @@
-//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are as for
-//! any processor.
+//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing are as for any processor.
 
-use std::arch::x86_64::{_mm256_add_epi64, _mm256_blendv_pd, _mm256_sub_epi64};
+use std::{
+    arch::x86_64::{_mm256_add_epi64, _mm256_cmpgt_epi64, _mm256_sub_epi64},
+    slice,
+};
 
-use super::{packing, *};
+use zeroize::optimization_barrier;
+
+use super::{chacha, compose, limbs, packing, *};
 use crate::{
-    cpu::rns::{Factor, Limb, Rns, Tables, WeightRow},
+    beats::LANES,
+    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Tables, WeightRow, add_draws},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -20,21 +25,10 @@ macro_rules! each_four {
     };
 }
 
-/// `x` where it is not negative, else `y`, as signed words.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn not_negative(x: Quad, y: Quad) -> Quad {
-    let [x, y] = [x, y].map(|x| _mm256_castsi256_pd(x));
-    _mm256_castpd_si256(_mm256_blendv_pd(x, y, x))
-}
-
 #[target_feature(enable = "avx2")]
 fn add(out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
     let q = _mm256_set1_epi64x(q as i64);
-    each_four!(out, a, b, |x, y| {
-        let sum = _mm256_add_epi64(x, y);
-        not_negative(_mm256_sub_epi64(sum, q), sum)
-    });
+    each_four!(out, a, b, |x, y| subtract_once(_mm256_add_epi64(x, y), q));
 }
 
 #[target_feature(enable = "avx2")]
@@ -79,25 +73,95 @@ fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], q: u64) {
     }
 }
 
-/// Numbers that are computed with side by side: of one, a digit waits for the digit before it.
+/// Vectors of numbers that are computed with side by side: of one number, a digit waits for the digit before it.
 const COLUMNS: usize = 4;
 
 /// Residues or digits of such numbers, four to a vector.
 type DoubleColumns = [[Double; COLUMNS]; MAX_PRIMES];
 
-/// The inverses that digits in mixed radix take: of prime k modulo prime j, k below j.
-struct Inverses([[DoubleFactor; MAX_PRIMES]; MAX_PRIMES]);
-
-impl Inverses {
-    fn new(limbs: &[Limb]) -> Self {
-        let mut all = [[DoubleFactor { w: 0.0, ratio: 0.0 }; MAX_PRIMES]; MAX_PRIMES];
-        for (j, (own, limb)) in all.iter_mut().zip(limbs).enumerate() {
-            for (own, inverse) in own.iter_mut().zip(&limb.prime_inverses[..j]) {
-                *own = DoubleFactor::new(inverse.w, limb.q());
+/// Adds to residues, within one prime, digits times constant factors.
+///
+/// # Bound
+/// A product of a digit, below 2^50, is within 0.7 q, whatever prime the digit is of: eight of them, and what those
+/// before left, are within 8q.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn add_products(
+    sums: &mut [Double; COLUMNS],
+    digits: &[[Double; COLUMNS]],
+    factors: &[DoubleFactor],
+    prime: DoublePrime,
+) {
+    for (digits, factors) in digits.chunks(LAZY_TERMS).zip(factors.chunks(LAZY_TERMS)) {
+        for (digits, &factor) in digits.iter().zip(factors) {
+            let factor = LaneFactor::new(factor);
+            for (sum, &digit) in sums.iter_mut().zip(digits) {
+                *sum = _mm256_add_pd(*sum, prime.mul(digit, factor));
             }
         }
-        Self(all)
+        sums.iter_mut().for_each(|sum| *sum = prime.reduce(*sum));
     }
+}
+
+/// Returns rows of constant factors, each modulo one prime, as doubles.
+fn double_factors<'a, const COUNT: usize>(
+    rows: impl Iterator<Item = (&'a [Factor], u64)>,
+) -> [[DoubleFactor; COUNT]; MAX_PRIMES] {
+    let mut doubles = [[DoubleFactor { w: 0.0, ratio: 0.0 }; COUNT]; MAX_PRIMES];
+    for (doubles, (factors, q)) in doubles.iter_mut().zip(rows) {
+        let factors = factors.iter().map(|factor| DoubleFactor::new(factor.w, q));
+        doubles.iter_mut().zip(factors).for_each(|(double, factor)| *double = factor);
+    }
+    doubles
+}
+
+/// Bits of the digits that integers are cut into.
+const DIGIT_BITS: usize = 50;
+/// Digits of the most words.
+const DIGITS: usize = (64 * MAX_PRIMES).div_ceil(DIGIT_BITS);
+
+/// See [`Rns::lift_all`]: each digit times its power of the radix.
+#[target_feature(enable = "avx2,fma")]
+fn lift_all(out: &mut [u64], integers: &[u64], primes: &[Limb], signed: bool) {
+    let n = out.len() / primes.len();
+    let each = integers.len() / n;
+    let count = (64 * each).div_ceil(DIGIT_BITS);
+    let powers =
+        double_factors::<DIGITS>(primes.iter().map(|of| (&of.radix_powers[..count], of.q())));
+    let mut rows = [[limbs::zero(); COLUMNS]; MAX_PRIMES + 1];
+    let mut digits = [[_mm256_setzero_pd(); COLUMNS]; DIGITS];
+    for first in (0..n).step_by(4 * COLUMNS) {
+        for (row, integers) in rows.iter_mut().zip(integers.chunks_exact(n)) {
+            for (row, words) in row.iter_mut().zip(integers[first..].as_chunks::<4>().0) {
+                *row = four(words);
+            }
+        }
+        for (i, digit) in digits[..count].iter_mut().enumerate() {
+            let (word, bit) = (DIGIT_BITS * i / 64, DIGIT_BITS * i % 64);
+            let both = rows[word].iter().zip(&rows[word + 1]);
+            for (digit, (&low, &high)) in digit.iter_mut().zip(both) {
+                let bits = limbs::bits_from(&[low, high], bit);
+                *digit = to_double(limbs::and(bits, limbs::all((1 << DIGIT_BITS) - 1)));
+            }
+        }
+        for ((out, of), powers) in out.chunks_exact_mut(n).zip(primes).zip(&powers) {
+            // What stands above the top word of a negative integer, −1, times its power.
+            let above = if signed { of.q() - of.word_powers[each] } else { 0 };
+            let mut sums = rows[each - 1].map(|top| {
+                let is_negative = _mm256_cmpgt_epi64(limbs::zero(), top);
+                _mm256_and_pd(_mm256_castsi256_pd(is_negative), all(above as f64))
+            });
+            let prime = DoublePrime::new(of.q());
+            add_products(&mut sums, &digits[..count], powers, prime);
+            for (out, sum) in out[first..].as_chunks_mut::<4>().0.iter_mut().zip(sums) {
+                *out = words(to_word(prime.residue(sum)));
+            }
+        }
+    }
+    rows.fill([limbs::zero(); COLUMNS]);
+    digits.fill([_mm256_setzero_pd(); COLUMNS]);
+    optimization_barrier(&rows);
+    optimization_barrier(&digits);
 }
 
 /// Turns the residues of numbers into their digits in mixed radix, the primes, as in the portable path.
@@ -106,11 +170,11 @@ impl Inverses {
 /// A residue or rest is within one prime, a digit below another: their difference is within 2^51.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn to_digits(block: &mut DoubleColumns, limbs: &[Limb], inverses: &Inverses) {
-    for (j, limb) in limbs.iter().enumerate() {
+fn to_digits(block: &mut DoubleColumns, limbs: &[Limb], inverses: &[[DoubleFactor; MAX_PRIMES]]) {
+    for ((j, limb), inverses) in limbs.iter().enumerate().zip(inverses) {
         let prime = DoublePrime::new(limb.q());
         let (before, rest) = block.split_at_mut(j);
-        for (digits, &inverse) in before.iter().zip(&inverses.0[j]) {
+        for (digits, &inverse) in before.iter().zip(inverses) {
             let inverse = LaneFactor::new(inverse);
             for (x, &digit) in rest[0].iter_mut().zip(digits) {
                 *x = prime.mul(_mm256_sub_pd(*x, digit), inverse);
@@ -121,14 +185,12 @@ fn to_digits(block: &mut DoubleColumns, limbs: &[Limb], inverses: &Inverses) {
 }
 
 /// See [`Rns::base_extend`]. Degrees of rings are multiples of sixteen.
-///
-/// # Bound
-/// A product of a digit is within 0.7 q, whatever prime the digit is of: eight of them, and what those before left, at
-/// first a residue, are within 8q.
 #[target_feature(enable = "avx2,fma")]
 fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
     let limbs = tables.limbs();
-    let (n, inverses) = (poly.len() / limbs.len(), Inverses::new(limbs));
+    let n = poly.len() / limbs.len();
+    let inverses = double_factors(limbs.iter().map(|limb| (&limb.prime_inverses[..], limb.q())));
+    let weights = double_factors::<MAX_PRIMES>(rows.iter().map(|row| (&row.weights[..], row.q)));
     let mut digits = [[_mm256_setzero_pd(); COLUMNS]; MAX_PRIMES];
     for first in (0..n).step_by(4 * COLUMNS) {
         for ((digits, residues), limb) in digits.iter_mut().zip(poly.chunks_exact(n)).zip(limbs) {
@@ -141,18 +203,10 @@ fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow
             }
         }
         to_digits(&mut digits, limbs, &inverses);
-        for (out, row) in out.chunks_exact_mut(n).zip(rows) {
+        for ((out, row), weights) in out.chunks_exact_mut(n).zip(rows).zip(&weights) {
             let prime = DoublePrime::new(row.q);
             let mut sums = [all(row.shift as f64); COLUMNS];
-            for (digits, weights) in digits.chunks(LAZY_TERMS).zip(row.weights.chunks(LAZY_TERMS)) {
-                for (digits, weight) in digits.iter().zip(weights) {
-                    let weight = LaneFactor::new(DoubleFactor::new(weight.w, row.q));
-                    for (sum, &digit) in sums.iter_mut().zip(digits) {
-                        *sum = _mm256_add_pd(*sum, prime.mul(digit, weight));
-                    }
-                }
-                sums.iter_mut().for_each(|sum| *sum = prime.reduce(*sum));
-            }
+            add_products(&mut sums, &digits[..limbs.len()], weights, prime);
             for (out, sum) in out[first..].as_chunks_mut::<4>().0.iter_mut().zip(sums) {
                 *out = words(to_word(prime.residue(sum)));
             }
@@ -161,6 +215,9 @@ fn base_extend(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow
 }
 
 impl Rns for Avx2 {
+    // Powers of the radix are all that is taken of it: loops for any processor that multiply would want 64.
+    const QUOTIENT_BITS: u32 = DIGIT_BITS as u32;
+
     fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
         kernel!(add(out, a, b, q));
     }
@@ -187,6 +244,35 @@ impl Rns for Avx2 {
 
     fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb) {
         kernel!(ntt::inverse(out, a, limb));
+    }
+
+    fn add_draws(
+        self,
+        sum: &mut [u64; RUN],
+        key: &[u64],
+        stream: u64,
+        run: u64,
+        primes: &[u64; LANES],
+    ) {
+        if !kernel!(chacha::add_draws(sum, key, stream, run * BLOCKS as u64, primes)) {
+            add_draws(self, sum, key, stream, run, primes);
+        }
+    }
+
+    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], count: usize, primes: &[u64; LANES]) {
+        kernel!(chacha::take_draws(out, sum, count, primes));
+    }
+
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
+        kernel!(lift_all(out, integers, slice::from_ref(limb), signed));
+    }
+
+    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
+        kernel!(lift_all(out, integers, tables.limbs(), signed));
+    }
+
+    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
+        kernel!(compose::compose(out, poly, tables));
     }
 
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {

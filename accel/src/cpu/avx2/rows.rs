@@ -15,8 +15,8 @@ pub(super) const ROWS: usize = 3;
 const HIGH: f64 = (1u128 << (2 * BITS + 1)) as f64;
 /// A double whose unit in the last place is one, far enough from the next power of two on either side.
 const LOW: f64 = (3u64 << BITS) as f64;
-const HIGH_BITS: u64 = HIGH.to_bits();
-const LOW_BITS: u64 = LOW.to_bits();
+pub(super) const HIGH_BITS: u64 = HIGH.to_bits();
+pub(super) const LOW_BITS: u64 = LOW.to_bits();
 
 /// Calls a function of as many rows as there are, at most [`ROWS`].
 macro_rules! by_rows {
@@ -38,7 +38,7 @@ macro_rules! by_rows {
 /// `HIGH + LOW` is a multiple of 2^51, as the sum is, and their difference is below 2^103: exact, too.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn product(a: Double, b: Double) -> [Word; 2] {
+pub(super) fn product(a: Double, b: Double) -> [Word; 2] {
     let high = _mm256_fmadd_pd(a, b, all(HIGH));
     let low = _mm256_fmadd_pd(a, b, _mm256_sub_pd(all(HIGH + LOW), high));
     [low, high].map(|half| _mm256_castpd_si256(half))

@@ -1,12 +1,12 @@
 //! Limbs of 52 bits in eight lanes: what the loops over them are made of.
 
-pub(super) use std::arch::x86_64::_mm512_setzero_si512 as zero;
 use std::arch::x86_64::{
-    __mmask8, _mm_cvtsi64_si128, _mm512_add_epi64 as add, _mm512_and_si512 as and,
-    _mm512_cmpge_epi64_mask, _mm512_maskz_mov_epi64 as only_where, _mm512_or_si512 as or,
-    _mm512_shuffle_i64x2, _mm512_sll_epi64, _mm512_srl_epi64, _mm512_sub_epi64 as sub,
-    _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
+    __mmask8, _mm_cvtsi64_si128, _mm512_and_si512 as and, _mm512_cmpge_epi64_mask,
+    _mm512_maskz_mov_epi64 as only_where, _mm512_or_si512 as or, _mm512_shuffle_i64x2,
+    _mm512_sll_epi64, _mm512_srl_epi64, _mm512_sub_epi64 as sub, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi64,
 };
+pub(super) use std::arch::x86_64::{_mm512_add_epi64 as add, _mm512_setzero_si512 as zero};
 
 pub(super) use super::select::words;
 use super::*;

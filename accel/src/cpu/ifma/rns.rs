@@ -8,7 +8,7 @@ use std::arch::x86_64::{
 use zeroize::Zeroizing;
 
 use super::{
-    chacha,
+    chacha, compose,
     lazy::{Wide, minus, mul_lazy, subtract_once},
     ntt, packing,
     select::{eight, words},
@@ -175,8 +175,7 @@ fn ternary(out: &mut [u64], random: &[u64], q: u64) {
     });
 }
 
-/// Returns how many words or primes there are: from nine on kernels are compiled for some numbers
-/// alone, and take fewer too.
+/// Returns how many primes there are: from nine on kernels are compiled for some numbers alone, and take fewer too.
 #[inline(always)]
 fn known<const MOST: usize>(count: usize) -> usize {
     if MOST <= 8 { MOST } else { count }
@@ -302,53 +301,6 @@ fn to_digits<const L: usize, const WIDE: usize>(x: &mut [[Word; WIDE]; L], limbs
     }
 }
 
-/// Horner's rule over digits in mixed radix, in limbs of 52 bits. See [`Rns::compose`].
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
-    const WIDE: usize = 2;
-    let (zero, limbs) = (_mm512_setzero_si512(), tables.limbs());
-    let count = known::<L>(limbs.len());
-    let n = poly.len() / count;
-    let (mut digits, mut x) = ([[zero; WIDE]; L], [[zero; WIDE]; L]);
-    for i in (0..n).step_by(8 * WIDE) {
-        for (digits, residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
-            for (digit, x) in digits.iter_mut().zip(residues[i..].as_chunks::<8>().0) {
-                *digit = eight(x);
-            }
-        }
-        to_digits(&mut digits, limbs);
-        // What has been added up of the digits from j on has as many limbs as they are.
-        for j in (0..count).rev() {
-            let (q, mut carries) = (all(limbs[j].q()), digits[j]);
-            let (done, next) = x[..count - j].split_at_mut(count - j - 1);
-            for x in done {
-                for (x, carry) in x.iter_mut().zip(&mut carries) {
-                    let sum = low(*carry, *x, q);
-                    *carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
-                    *x = _mm512_and_si512(sum, all(MASK));
-                }
-            }
-            next[0] = carries;
-        }
-        for w in 0..count {
-            let (limb, bit) = (64 * w / BITS as usize, 64 * w as u64 % u64::from(BITS));
-            let mut joined = [zero; WIDE];
-            for k in 0..3.min(count - limb.min(count)) {
-                for (word, x) in joined.iter_mut().zip(x[limb + k]) {
-                    // A shift by 64 or more gives zero.
-                    let part = match k {
-                        0 => _mm512_srlv_epi64(x, all(bit)),
-                        _ => _mm512_sllv_epi64(x, all(u64::from(BITS) * k as u64 - bit)),
-                    };
-                    *word = _mm512_or_si512(*word, part);
-                }
-            }
-            let out = out[w * n + i..].as_chunks_mut::<8>().0;
-            out.iter_mut().zip(joined).for_each(|(out, word)| *out = words(word));
-        }
-    }
-}
-
 /// See [`Rns::base_extend`]. Degrees of rings are multiples of sixteen, and mostly of 32.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {
@@ -409,7 +361,7 @@ fn base_extend_by<const L: usize, const WIDE: usize>(
     }
 }
 
-/// Calls a kernel for a number of words or primes known at compile time.
+/// Calls a kernel for a number of primes known at compile time.
 macro_rules! by_count {
     ($count:expr, $f:ident($($arg:expr),*)) => {
         match $count {
@@ -425,7 +377,7 @@ macro_rules! by_count {
             13..=16 => $f::<16>($($arg),*),
             17..=20 => $f::<20>($($arg),*),
             21..=24 => $f::<24>($($arg),*),
-            count => unreachable!("{count} words of an integer, or primes of a ring"),
+            count => unreachable!("{count} primes of a ring"),
         }
     };
 }
@@ -482,8 +434,8 @@ impl Rns for Ifma {
         }
     }
 
-    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; LANES]) {
-        kernel!(chacha::take_draws(out, sum, primes));
+    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], count: usize, primes: &[u64; LANES]) {
+        kernel!(chacha::take_draws(out, sum, count, primes));
     }
 
     fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
@@ -503,7 +455,7 @@ impl Rns for Ifma {
     }
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
-        kernel!(by_count!(tables.limbs().len(), compose(out, poly, tables)));
+        kernel!(compose::compose(out, poly, tables));
     }
 
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[WeightRow]) {

@@ -6,8 +6,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 use zeroize::Zeroizing;
 
 use super::{
-    BLOCKS, Factor, LIFTED, Limb, Phase, RUN, STREAM_WORDS, TOGETHER, Tables, Turn, WeightRow,
-    mask, mul_lazy,
+    BLOCKS, Factor, LIFTED, Limb, Phase, RUN, STREAM_WORDS, Tables, Turn, WeightRow, mask, mul_lazy,
 };
 use crate::{
     beats,
@@ -236,12 +235,19 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         add_draws(self, sum, key, stream, run, primes);
     }
 
-    /// Adds to residues, [`BLOCKS`] of each prime, sums of at most [`TOGETHER`] draws each.
-    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; beats::LANES]) {
+    /// Adds to residues, [`BLOCKS`] of each prime, sums of `count` draws each, at most
+    /// [`TOGETHER`](super::TOGETHER).
+    fn take_draws(
+        self,
+        out: &mut [u64],
+        sum: &[u64; RUN],
+        count: usize,
+        primes: &[u64; beats::LANES],
+    ) {
         for ((out, sum), &q) in out.chunks_exact_mut(BLOCKS).zip(sum.chunks(BLOCKS)).zip(primes) {
             for (out, sum) in out.iter_mut().zip(sum) {
                 *out += sum;
-                for shift in (0..=TOGETHER.ilog2()).rev() {
+                for shift in (0..=count.ilog2()).rev() {
                     *out = subtract_once(*out, q << shift);
                 }
             }

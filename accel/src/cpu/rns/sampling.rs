@@ -7,19 +7,19 @@ use crate::ring::Ring;
 
 /// Adds the uniform polynomials of all seeds, in runs of draws. Variable time: seeds are public.
 pub(super) fn uniform<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
-    out.fill(0);
     let prime = |place: usize| ring.primes()[place / ring.degree()];
     let last = out.len() - 1;
-    for seeds in seeds.chunks(4 * TOGETHER) {
-        for (run, residues) in out.chunks_mut(RUN).enumerate() {
-            let at = run * RUN;
-            // Degrees are multiples of sixteen. The last run may have lanes to spare.
-            let primes = std::array::from_fn(|lane| prime(last.min(at + lane * BLOCKS)));
+    for (run, residues) in out.chunks_mut(RUN).enumerate() {
+        residues.fill(0);
+        let at = run * RUN;
+        // Degrees are multiples of sixteen. The last run may have lanes to spare.
+        let primes = std::array::from_fn(|lane| prime(last.min(at + lane * BLOCKS)));
+        for seeds in seeds.chunks(4 * TOGETHER) {
             let mut sum = [0; RUN];
             for seed in seeds.as_chunks::<4>().0 {
                 backend.add_draws(&mut sum, seed, index, run as u64, &primes);
             }
-            backend.take_draws(residues, &sum, &primes);
+            backend.take_draws(residues, &sum, seeds.len() / 4, &primes);
         }
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     use rand_core::SeedableRng as _;
 
     use super::*;
-    use crate::cpu::portable::Portable;
+    use crate::{beats, cpu::portable::Portable};
 
     const RUN: u64 = BLOCKS as u64;
 
@@ -86,6 +86,39 @@ mod tests {
         let borders = [0, 1 << 31, (1 << 32) - 2 * RUN, 1 << 32, (5 << 32) - RUN, (1 << 59) - RUN];
         for number in [0, 1, (1 << 32) - 1, 1 << 32, u64::MAX] {
             borders.into_iter().for_each(|block| check_all(seed, number, block));
+        }
+    }
+
+    /// Adds the draws of four runs, most of whose primes let some draws pass, or all.
+    fn check_draws<B: Rns>(backend: B, stream: u64, run: u64) {
+        let key = [1, u64::MAX, 3 << 40, 4];
+        for q in [(1 << 50) - 27, (1 << 49) + 21, 97] {
+            let mut primes = [(1 << 50) - 27; beats::LANES];
+            primes[7] = q;
+            for run in run..run + 4 {
+                let (mut expected, mut found) = ([5; super::RUN], [5; super::RUN]);
+                Portable.add_draws(&mut expected, &key, stream, run, &primes);
+                backend.add_draws(&mut found, &key, stream, run, &primes);
+                assert_eq!(expected, found, "{q}, run {run} of stream {stream}");
+                let (mut taken, mut own) = ([9; super::RUN], [9; super::RUN]);
+                Portable.take_draws(&mut taken, &expected, 1, &primes);
+                backend.take_draws(&mut own, &found, 1, &primes);
+                assert_eq!(taken, own, "{q}, run {run} of stream {stream}");
+            }
+        }
+    }
+
+    #[test]
+    fn draws_are_those_of_any_processor() {
+        for (stream, block) in [(0, 0), (u64::MAX, (1 << 31) - RUN), (1, (1 << 32) - 2 * RUN)] {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(ifma) = crate::cpu::ifma::Ifma::detect() {
+                check_draws(ifma, stream, block / RUN);
+            }
+            #[cfg(target_arch = "x86_64")]
+            if let Some(avx2) = crate::cpu::avx2::Avx2::detect() {
+                check_draws(avx2, stream, block / RUN);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     modulus::inverse_mod_word,
     program::ExtensionRow,
-    ring::{MAX_PRIMES, Ring, pow_mod_vartime, subtract_once},
+    ring::{MAX_PRIMES, Ring, mul_mod_vartime, pow_mod_vartime, subtract_once},
     words,
 };
 
@@ -192,8 +192,8 @@ impl Prime {
     }
 
     /// Returns the constant factor `w`, which may be any number.
-    pub(super) fn factor(&self, w: u64, quotient_bits: u32) -> Factor {
-        Factor::new(w % self.q, self.q, quotient_bits)
+    pub(in crate::cpu) fn factor(&self, w: u64) -> Factor {
+        Factor::new(w % self.q, self.q, self.quotient_bits)
     }
 }
 
@@ -249,9 +249,61 @@ impl Deref for Limb {
     }
 }
 
+/// What integers are [composed](crate::cpu::composition) with, in as many limbs as primes. They hold 2Q: primes have at
+/// least a bit less.
+pub(in crate::cpu) struct Cofactors {
+    /// `(Q/q)⁻¹` modulo each prime q.
+    pub(in crate::cpu) inverses: Vec<Factor>,
+    /// Of each limb, that of every Q/q, and of −Q modulo the power of two above the last.
+    pub(in crate::cpu) limbs: Vec<u64>,
+    /// Q.
+    pub(in crate::cpu) product: Vec<u64>,
+}
+
+impl Cofactors {
+    fn new(primes: &[Limb], limb_bits: u32, constant: fn(u64) -> u64) -> Self {
+        let (count, mask) = (primes.len(), (1 << limb_bits) - 1);
+        // The product of all primes but one, or of all.
+        let product = |without: Option<usize>| {
+            let mut limbs = vec![0; count];
+            limbs[0] = 1;
+            for (_, prime) in primes.iter().enumerate().filter(|&(i, _)| Some(i) != without) {
+                let mut carry = 0;
+                for limb in &mut limbs {
+                    let x = u128::from(*limb) * u128::from(prime.q()) + carry;
+                    (*limb, carry) = (x as u64 & mask, x >> limb_bits);
+                }
+            }
+            limbs
+        };
+        let of_all = product(None);
+        let mut carry = 1;
+        let negated = of_all.iter().map(|limb| {
+            let x = (!limb & mask) + carry;
+            carry = x >> limb_bits;
+            x & mask
+        });
+        let negated = negated.collect();
+        let cofactors: Vec<Vec<u64>> =
+            (0..count).map(|i| product(Some(i))).chain([negated]).collect();
+        let limbs = (0..count).flat_map(|k| cofactors.iter().map(move |limbs| constant(limbs[k])));
+        let inverse = |(i, prime): (usize, &Limb)| {
+            let others = prime.prime_inverses.iter().enumerate().filter(|&(j, _)| j != i);
+            let product = |x, (_, inverse): (_, &Factor)| mul_mod_vartime(x, inverse.w, prime.q());
+            prime.factor(others.fold(1, product))
+        };
+        Self {
+            inverses: primes.iter().enumerate().map(inverse).collect(),
+            limbs: limbs.collect(),
+            product: of_all,
+        }
+    }
+}
+
 /// The constants of a ring, prime by prime.
 pub(in crate::cpu) struct Tables {
     limbs: Vec<Limb>,
+    cofactors: OnceLock<Cofactors>,
 }
 
 impl Tables {
@@ -259,14 +311,21 @@ impl Tables {
         let primes = ring.primes();
         let limb = |(&q, &root): (&u64, &u64)| {
             let prime = known.get(ring.degree(), q, root, quotient_bits);
-            let inverses = primes.iter().map(|&p| prime.factor(inverse(p, q), quotient_bits));
+            let inverses = primes.iter().map(|&p| prime.factor(inverse(p, q)));
             Limb { prime_inverses: inverses.collect(), prime }
         };
-        Self { limbs: primes.iter().zip(ring.roots()).map(limb).collect() }
+        let limbs = primes.iter().zip(ring.roots()).map(limb).collect();
+        Self { limbs, cofactors: OnceLock::new() }
     }
 
     pub(in crate::cpu) fn limbs(&self) -> &[Limb] {
         &self.limbs
+    }
+
+    /// Returns what integers are composed with, derived when it is first asked for: limbs of `limb_bits`, as `constant`
+    /// has them, which is one way on each processor.
+    pub(in crate::cpu) fn cofactors(&self, limb_bits: u32, constant: fn(u64) -> u64) -> &Cofactors {
+        self.cofactors.get_or_init(|| Cofactors::new(&self.limbs, limb_bits, constant))
     }
 }
 
@@ -293,7 +352,6 @@ impl WeightRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::mul_mod_vartime;
 
     #[test]
     fn twiddles_are_powers_with_their_quotients() {
