@@ -16,13 +16,26 @@ macro_rules! compose {
         const WIDE: usize = 2;
 
         /// See [`Rns::compose`](crate::cpu::rns::Rns::compose).
+        #[target_feature(enable = $features)]
+        pub(super) fn compose(out: &mut [u64], poly: &[u64], tables: &Tables) {
+            match tables.limbs().len() {
+                1 => out.copy_from_slice(poly),
+                2 => compose_by::<2>(out, poly, tables),
+                3 => compose_by::<3>(out, poly, tables),
+                4 => compose_by::<4>(out, poly, tables),
+                _ => compose_by::<MAX_PRIMES>(out, poly, tables),
+            }
+        }
+
+        /// Composes integers of at most `MOST` primes: of a few loops are unrolled, for as many as that alone.
         ///
         /// # Bound
         /// The whole part of the fractions is theirs or one less: what is left is below 2Q. A limb is the sum of halves
         /// of at most 25 products, within ± 2^58.
         #[target_feature(enable = $features)]
-        pub(super) fn compose(out: &mut [u64], poly: &[u64], tables: &Tables) {
-            let (count, n) = (tables.limbs().len(), poly.len() / tables.limbs().len());
+        fn compose_by<const MOST: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
+            let count = if MOST < MAX_PRIMES { MOST } else { tables.limbs().len() };
+            let n = poly.len() / count;
             let cofactors = tables.cofactors(BITS, constant);
             // Past the last there is no residue.
             let primes: [Prime; MAX_PRIMES] = std::array::from_fn(|i| {
@@ -30,7 +43,8 @@ macro_rules! compose {
                 Prime::new(&tables.limbs()[i], cofactors.inverses[i])
             });
             let mut factors = [[no_factor(); WIDE]; MAX_PRIMES + 1];
-            let mut integers = [[limbs::zero(); MAX_PRIMES]; WIDE];
+            let mut sums = [[limbs::zero(); MAX_PRIMES]; WIDE];
+            let mut integer = [limbs::zero(); MAX_PRIMES];
             for first in (0..n).step_by(LANES * WIDE) {
                 let mut fractions = [splat(-SHORT); WIDE];
                 for ((factors, residues), prime) in
@@ -44,29 +58,32 @@ macro_rules! compose {
                 }
                 factors[count] = fractions.map(|sum| whole(sum));
                 let mut before = [limbs::zero(); WIDE];
-                for (k, constants) in cofactors.limbs.chunks_exact(count + 1).enumerate() {
-                    // Of several primes, Q/q has one limb less than Q.
-                    let from = if k > 0 && k + 1 == count { count } else { 0 };
-                    let [low, high] = column(&factors[from..], &constants[from..]);
+                let rows = cofactors.limbs.chunks_exact(count + 1);
+                for (k, constants) in (0..count).zip(rows) {
+                    // Q/q has one limb less than Q.
+                    let from = if k + 1 == count { count } else { 0 };
+                    let [low, high] = column(&factors[from..=count], &constants[from..=count]);
                     for c in 0..WIDE {
-                        integers[c][k] = limbs::add(low[c], before[c]);
+                        sums[c][k] = limbs::add(low[c], before[c]);
                     }
                     before = high;
                 }
-                for (c, integers) in integers.iter_mut().enumerate() {
-                    let integers = &mut integers[..count];
-                    limbs::add_assign(integers, &[]);
-                    limbs::reduce_once(&cofactors.product, integers);
+                for (c, sums) in sums.iter().enumerate() {
+                    let integer = &mut integer[..count];
+                    limbs::normalise(integer, &sums[..count]);
+                    limbs::reduce_once(&cofactors.product, integer);
                     for (w, out) in out.chunks_exact_mut(n).enumerate() {
                         let out = &mut out[first..].as_chunks_mut::<LANES>().0[c];
-                        *out = limbs::words(limbs::word(integers, w));
+                        *out = limbs::words(limbs::word(integer, w));
                     }
                 }
             }
             factors.fill([no_factor(); WIDE]);
-            integers.fill([limbs::zero(); MAX_PRIMES]);
+            sums.fill([limbs::zero(); MAX_PRIMES]);
+            integer.fill(limbs::zero());
             optimization_barrier(&factors);
-            optimization_barrier(&integers);
+            optimization_barrier(&sums);
+            optimization_barrier(&integer);
         }
     };
 }

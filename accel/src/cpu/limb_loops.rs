@@ -65,6 +65,7 @@ macro_rules! limb_loops {
         }
 
         /// See [`Backend::reduce_once`]: the borrow of `x − m` selects which to keep.
+        #[inline]
         #[target_feature(enable = $features)]
         pub(super) fn reduce_once(m: &[u64], x: &mut [Word]) -> Word {
             let mut borrow = zero();
