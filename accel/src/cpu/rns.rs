@@ -18,7 +18,7 @@ use crate::{
     },
     ring::{MAX_PRIMES, Ring, subtract_once},
 };
-pub(super) use loops::{Rns, add_draws};
+pub(super) use loops::Rns;
 use tables::Primes;
 pub(super) use tables::{
     DoubleFactor, DoubleFactors, Factor, IntegerFactors, Limb, Tables, WeightRow, mul_lazy,

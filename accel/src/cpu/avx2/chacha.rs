@@ -57,8 +57,8 @@ const fn rotated(left: usize) -> [u64; 4] {
     [places[0], places[1], places[0], places[1]]
 }
 
-/// Adds the draws of [`Rns::add_draws`](crate::cpu::rns::Rns::add_draws) if each is below its prime; else adds nothing
-/// and gives false. A lane begins in the same bit of every block, so that a pair of shifts takes it out of all eight.
+/// See [`Rns::add_draws`](crate::cpu::rns::Rns::add_draws). A lane begins in the same bit of every block, so that a
+/// pair of shifts takes it out of all eight.
 #[target_feature(enable = "avx2")]
 pub(super) fn add_draws(
     sum: &mut [u64; RUN],

@@ -10,7 +10,7 @@ use zeroize::optimization_barrier;
 use super::{chacha, compose, limbs, packing, *};
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Tables, WeightRow, add_draws},
+    cpu::rns::{Factor, Limb, RUN, Rns, Tables, WeightRow},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -251,12 +251,10 @@ impl Rns for Avx2 {
         sum: &mut [u64; RUN],
         key: &[u64],
         stream: u64,
-        run: u64,
+        block: u64,
         primes: &[u64; LANES],
-    ) {
-        if !kernel!(chacha::add_draws(sum, key, stream, run * BLOCKS as u64, primes)) {
-            add_draws(self, sum, key, stream, run, primes);
-        }
+    ) -> bool {
+        kernel!(chacha::add_draws(sum, key, stream, block, primes))
     }
 
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], count: usize, primes: &[u64; LANES]) {

@@ -52,8 +52,8 @@ pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64,
     }
 }
 
-/// Adds the draws of [`Rns::add_draws`](crate::cpu::rns::Rns::add_draws) if each is below its prime; else adds nothing
-/// and gives false. A lane begins in the same bit of every block, so that a pair of shifts takes it out of all sixteen.
+/// See [`Rns::add_draws`](crate::cpu::rns::Rns::add_draws). A lane begins in the same bit of every block, so that a
+/// pair of shifts takes it out of all sixteen.
 #[target_feature(enable = "avx512f,avx512vbmi2")]
 pub(super) fn add_draws(
     sum: &mut [u64; RUN],

@@ -16,9 +16,7 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{
-        BLOCKS, Factor, LIFTED, Limb, RUN, Rns, STREAM_WORDS, Tables, Turn, WeightRow, add_draws,
-    },
+    cpu::rns::{Factor, LIFTED, Limb, RUN, Rns, STREAM_WORDS, Tables, Turn, WeightRow},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -426,12 +424,10 @@ impl Rns for Ifma {
         sum: &mut [u64; RUN],
         key: &[u64],
         stream: u64,
-        run: u64,
+        block: u64,
         primes: &[u64; LANES],
-    ) {
-        if !kernel!(chacha::add_draws(sum, key, stream, run * BLOCKS as u64, primes)) {
-            add_draws(self, sum, key, stream, run, primes);
-        }
+    ) -> bool {
+        kernel!(chacha::add_draws(sum, key, stream, block, primes))
     }
 
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], count: usize, primes: &[u64; LANES]) {

@@ -223,16 +223,17 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         out.iter_mut().for_each(|word| *word = rng.next_u64());
     }
 
-    /// Adds the draws of run number `run` of the stream, each below the prime of its lane. Variable time.
+    /// Adds the draws of the blocks from `block` on, a run, if each is below the prime of its lane; else adds nothing
+    /// and gives false. Variable time.
     fn add_draws(
         self,
-        sum: &mut [u64; RUN],
-        key: &[u64],
-        stream: u64,
-        run: u64,
-        primes: &[u64; beats::LANES],
-    ) {
-        add_draws(self, sum, key, stream, run, primes);
+        _sum: &mut [u64; RUN],
+        _key: &[u64],
+        _stream: u64,
+        _block: u64,
+        _primes: &[u64; beats::LANES],
+    ) -> bool {
+        false
     }
 
     /// Adds to residues, [`BLOCKS`] of each prime, sums of `count` draws each, at most
@@ -442,8 +443,8 @@ fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     rng
 }
 
-/// See [`Rns::add_draws`].
-pub(in crate::cpu) fn add_draws<B: Rns>(
+/// Adds the draws of run number `run` of the stream, each below the prime of its lane. Variable time.
+pub(super) fn add_draws<B: Rns>(
     backend: B,
     sum: &mut [u64; RUN],
     key: &[u64],
@@ -451,6 +452,9 @@ pub(in crate::cpu) fn add_draws<B: Rns>(
     run: u64,
     primes: &[u64; beats::LANES],
 ) {
+    if backend.add_draws(sum, key, stream, run * BLOCKS as u64, primes) {
+        return;
+    }
     let mut words = [0; STREAM_WORDS];
     backend.keystream(&mut words, key, stream, run * STREAM_WORDS as u64);
     let blocks = words.as_chunks::<{ beats::WORDS }>().0;

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER};
+use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER, loops::add_draws};
 use crate::ring::Ring;
 
 /// Adds the uniform polynomials of all seeds, in runs of draws. Variable time: seeds are public.
@@ -17,7 +17,7 @@ pub(super) fn uniform<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], seeds: &
         for seeds in seeds.chunks(4 * TOGETHER) {
             let mut sum = [0; RUN];
             for seed in seeds.as_chunks::<4>().0 {
-                backend.add_draws(&mut sum, seed, index, run as u64, &primes);
+                add_draws(backend, &mut sum, seed, index, run as u64, &primes);
             }
             backend.take_draws(residues, &sum, seeds.len() / 4, &primes);
         }
@@ -97,8 +97,8 @@ mod tests {
             primes[7] = q;
             for run in run..run + 4 {
                 let (mut expected, mut found) = ([5; super::RUN], [5; super::RUN]);
-                Portable.add_draws(&mut expected, &key, stream, run, &primes);
-                backend.add_draws(&mut found, &key, stream, run, &primes);
+                add_draws(Portable, &mut expected, &key, stream, run, &primes);
+                add_draws(backend, &mut found, &key, stream, run, &primes);
                 assert_eq!(expected, found, "{q}, run {run} of stream {stream}");
                 let (mut taken, mut own) = ([9; super::RUN], [9; super::RUN]);
                 Portable.take_draws(&mut taken, &expected, 1, &primes);
