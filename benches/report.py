@@ -24,6 +24,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 WIDTH = 10.0  # inches
+OURS_NAME = "Ciphergram"
 OURS, OTHERS, LIMIT = "#1f5f99", "#9b9a95", "#e9e8e3"
 SERIES = (OURS, "#d07c1f", "#488a55", "#865ba3")
 # The part of the time that other work had the cores, above which a figure is marked.
@@ -186,8 +187,17 @@ def subject_of(peers):
     return "vectors" if any(label.startswith("ckks-") for label in labels) else "paillier"
 
 
-def panels_of(peers):
-    """Returns the measures of a comparison: title, figures by library, ours first, and how a figure is written."""
+def ours_of(all_peers):
+    """Returns what each comparison calls ours: where there are several, by the path that the processor took."""
+    if len(all_peers) == 1:
+        return [OURS_NAME]
+    paths = (engine["description"] for peers in all_peers for engine in peers["machine"]["engines"][:1])
+    return [f"{OURS_NAME}, {path.partition(',')[0]}" for path in paths]
+
+
+def panels_of(all_peers):
+    """Returns the measures of comparisons: title, figures by library, ours first, and how a figure is written."""
+    peers, names = all_peers[0], ours_of(all_peers)
     subject = subject_of(peers)
     rows = [row for row in peers["rows"] if row["rivals_s"]]
     # What only some do comes last.
@@ -195,22 +205,24 @@ def panels_of(peers):
     panels = []
     for row in rows:
         title = f"{row['label']}, {row['bits']} bits" if subject == "paillier" else row["label"]
-        ours = {"Ciphergram": row["ours_s"]} if row["ours_s"] else {}
+        same = [(name, other) for name, of in zip(names, all_peers) for other in of["rows"]
+                if (other["label"], other["bits"]) == (row["label"], row["bits"])]
+        ours = {name: other["ours_s"] for name, other in same if other["ours_s"]}
         panels.append((title, ours | row["rivals_s"], time))
     if peers.get("uploads"):
-        sizes = {"Ciphergram": peers["uploads"][0]["bytes_per_value"]}
+        sizes = {names[0]: peers["uploads"][0]["bytes_per_value"]}
         sizes |= {rival["name"]: rival["bytes_per_value"] for rival in peers["rivals"] if rival.get("bytes_per_value")}
         panels.insert(sum(", " not in row["label"] for row in rows), ("bytes a value", sizes, number))
     return panels
 
 
-def draw_peers(peers):
-    """Draws every library in each measure, some panels side by side."""
-    panels = panels_of(peers)
+def draw_peers(all_peers):
+    """Draws every library in each measure of comparisons at one subject, some panels side by side."""
+    peers, panels = all_peers[0], panels_of(all_peers)
     versions = {rival["name"]: rival.get("version") or "" for rival in peers["rivals"]}
     first = panels[0][1]
     names = {name for _, figures, _ in panels for name in figures}
-    names = sorted(names, key=lambda name: (name != "Ciphergram", first.get(name, math.inf)))
+    names = sorted(names, key=lambda name: (OURS_NAME not in name, first.get(name, math.inf)))
     lines = math.ceil(len(panels) / PANELS)
     figure, axes = plt.subplots(
         lines,
@@ -231,7 +243,7 @@ def draw_peers(peers):
         axis.set_title(title, loc="left", fontsize=9, weight="bold")
         for place, name in enumerate(names):
             if figure_of := figures.get(name):
-                is_ours = name == "Ciphergram"
+                is_ours = OURS_NAME in name
                 axis.plot(figure_of, place, "o", color=OURS if is_ours else OTHERS, markersize=5)
                 style = {"fontsize": 8, "weight": "bold" if is_ours else "normal", "va": "center"}
                 axis.annotate(write(figure_of), (figure_of, place), (5, 0), textcoords="offset points", **style)
@@ -351,7 +363,10 @@ def main():
     try:
         if options.markdown:
             return print(markdown(reports))
-        figures = [draw_peers(peers) for peers in all_peers]
+        subjects = defaultdict(list)
+        for peers in all_peers:
+            subjects[subject_of(peers)].append(peers)
+        figures = [draw_peers(of_one) for of_one in subjects.values()]
         if reports:
             figures += [draw_operations(reports), *(draw_round(*report) for report in reports), draw_bytes(reports)]
     except (KeyError, IndexError, TypeError, ValueError) as error:

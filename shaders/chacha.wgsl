@@ -1,5 +1,5 @@
-// Library: a block of the ChaCha20 stream that a key and a number name: D. J. Bernstein, 2008, with a counter
-// and a stream number of 64 bits each.
+// Library: a block of the ChaCha stream that a key and a number name: D. J. Bernstein, 2008, with a counter
+// and a stream number of 64 bits each. Streams of secrets have twenty rounds, public ones eight.
 
 fn rotate(x: u32, bits: u32) -> u32 {
     return (x << bits) | (x >> (32u - bits));
@@ -16,8 +16,11 @@ fn quarter(s: ptr<function, array<u32, 16>>, i: u32, j: u32, k: u32, l: u32) {
     (*s)[j] = rotate((*s)[j] ^ (*s)[k], 7u);
 }
 
+const SECRET_ROUNDS: u32 = 20u;
+const PUBLIC_ROUNDS: u32 = 8u;
+
 // Block `counter` of stream `stream` under the four numbers of a from `key` on.
-fn block(key: u32, stream: vec2<u32>, counter: vec2<u32>) -> array<u32, 16> {
+fn block(key: u32, stream: vec2<u32>, counter: vec2<u32>, rounds: u32) -> array<u32, 16> {
     let k0 = a[key];
     let k1 = a[key + 1u];
     let k2 = a[key + 2u];
@@ -28,7 +31,7 @@ fn block(key: u32, stream: vec2<u32>, counter: vec2<u32>) -> array<u32, 16> {
         counter.x, counter.y, stream.x, stream.y,
     );
     var s = start;
-    for (var round = 0u; round < 10u; round++) {
+    for (var round = 0u; round < rounds; round += 2u) {
         quarter(&s, 0u, 4u, 8u, 12u);
         quarter(&s, 1u, 5u, 9u, 13u);
         quarter(&s, 2u, 6u, 10u, 14u);

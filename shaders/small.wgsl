@@ -9,7 +9,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     if at < params.count {
         let blocks = 1u << (params.log_degree - 3u);
         let item = at / blocks;
-        let words = block(item * params.a_stride, b[item * params.b_stride], vec2<u32>(at % blocks, 0u));
+        let words = block(item * params.a_stride, b[item * params.b_stride], vec2<u32>(at % blocks, 0u), SECRET_ROUNDS);
         for (var j = 0u; j < 8u; j++) {
             let value = draw(words[2u * j], words[2u * j + 1u]);
             // q is added where the value is negative.

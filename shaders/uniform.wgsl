@@ -22,7 +22,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     let stream = b[item * params.b_stride];
     for (var seed = params.first_seed; seed < params.first_seed + params.words; seed++) {
         let key = item * params.a_stride + 4u * seed;
-        var words = block(key, stream, vec2<u32>(counter, 0u));
+        var words = block(key, stream, vec2<u32>(counter, 0u), PUBLIC_ROUNDS);
         for (var k = 0u; k < LANES; k++) {
             let place = first + BLOCKS * k;
             if place < total {
@@ -56,7 +56,7 @@ fn draw(words: ptr<function, array<u32, 16>>, k: u32, modulus: Wide) -> Wide {
 
 // The first 128 bits of the block that residue `place` has for a second draw, modulo its prime.
 fn second_draw(key: u32, stream: vec2<u32>, place: u32, limb: u32) -> Wide {
-    let words = block(key, stream, vec2<u32>(place, 1u));
+    let words = block(key, stream, vec2<u32>(place, 1u), PUBLIC_ROUNDS);
     let high = pack(vec2<u32>(words[2], words[3]));
     let above = subtract_once(mul_constant(high, limb, RADIX), prime(limb));
     return add_mod(above, reduced(pack(vec2<u32>(words[0], words[1])), limb), prime(limb));

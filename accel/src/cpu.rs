@@ -3,9 +3,9 @@
 //! A whole program runs over one block of items before the next, and most of what it does with
 //! polynomials over one prime before the next, so intermediates stay in cache; `rayon` spreads
 //! blocks over cores. Everything takes one of three paths, chosen once when the engine is made: AVX-512 IFMA, eight
-//! numbers or residues side by side (`ifma`); AVX2 and FMA, four of them, but one big number alone as in the third
-//! (`avx2`); words of 64 bits and `u128` products, on any processor (`portable`). `CIPHERGRAM_CPU=avx2` or `=portable`
-//! chooses a slower one than is possible.
+//! numbers or residues side by side (`ifma`); AVX2 and FMA, four of them (`avx2`); words of 64 bits and `u128`
+//! products, on any processor (`portable`), which also takes a big number that is alone. `CIPHERGRAM_CPU=avx2` or
+//! `=portable` chooses a slower one than is possible.
 //!
 //! Steps over secrets take no branch, no table index and no division that depends on them.
 
@@ -72,7 +72,7 @@ struct ProcessorEngine<B: Backend, R> {
     name: &'static str,
     residues: Steps<B>,
     polynomials: RnsSteps<R>,
-    /// What big residues take of which a program has one, where that is quicker than one lane of several.
+    /// What big residues take of which a program has one: that is quicker than one lane of several.
     alone: Option<Steps<Portable>>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) type Keystream = fn(&mut [u64; STREAM_WORDS], &[u64], u64, u64);
 /// Returns the quickest keystream that there is, and that the environment allows.
 pub(crate) fn fastest_keystream() -> Keystream {
     #[cfg(target_arch = "x86_64")]
-    if !wants_portable() && Ifma::detect().is_some() {
+    if wanted_ifma().is_some() {
         return |out, key, stream, at| match Ifma::detect() {
             Some(token) => token.keystream(out, key, stream, at),
             None => Portable.keystream(out, key, stream, at),
@@ -205,7 +205,7 @@ pub(crate) fn fastest_keystream() -> Keystream {
 #[must_use]
 pub fn fastest_dot() -> Dot {
     #[cfg(target_arch = "x86_64")]
-    if !wants_portable()
+    if wanted_ifma().is_some()
         && let Some(dot) = ifma::dot()
     {
         return dot;
@@ -218,13 +218,14 @@ const CHOICE: &str = "CIPHERGRAM_CPU";
 const PORTABLE: &str = "portable";
 const AVX2: &str = "avx2";
 
-/// Returns whether the environment asks for the path that any processor has.
-fn wants_portable() -> bool {
-    wants(PORTABLE)
-}
-
 fn wants(choice: &str) -> bool {
     std::env::var_os(CHOICE).is_some_and(|path| path == choice)
+}
+
+/// Returns the token of the fastest path, unless the environment asks for another.
+#[cfg(target_arch = "x86_64")]
+fn wanted_ifma() -> Option<Ifma> {
+    Ifma::detect().filter(|_| !wants(PORTABLE) && !wants(AVX2))
 }
 
 /// Checks what the environment asks for: nothing, or a path.
@@ -251,13 +252,13 @@ impl CpuEngine {
     /// environment allows.
     #[must_use]
     pub fn new() -> Self {
-        if wants_portable() {
+        if wants(PORTABLE) {
             return Self::portable();
         }
         #[cfg(target_arch = "x86_64")]
-        if let Some(token) = Ifma::detect().filter(|_| !wants(AVX2)) {
+        if let Some(token) = wanted_ifma() {
             let name = "AVX-512 IFMA, eight numbers at a time";
-            return ProcessorEngine::engine(name, (token, token), None);
+            return ProcessorEngine::engine(name, (token, token), Some(Steps::new(Portable)));
         }
         Self::avx2().unwrap_or_else(Self::portable)
     }

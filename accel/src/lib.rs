@@ -51,6 +51,7 @@ pub mod reference;
 pub mod residues;
 pub mod ring;
 pub mod scheduler;
+mod streams;
 mod words;
 
 pub use choice::Choice;

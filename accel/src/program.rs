@@ -87,7 +87,7 @@ pub enum Kind {
         /// Beats in one item.
         count: usize,
     },
-    /// `count` ChaCha20 keys of 32 bytes.
+    /// `count` ChaCha keys of 32 bytes.
     Seeds {
         /// Keys in one item.
         count: usize,

@@ -8,8 +8,7 @@ use crypto_bigint::{
     BoxedUint, ConcatenatingMul, NonZero,
     modular::{BoxedMontyForm, BoxedMontyParams},
 };
-use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::Rng;
 
 use crate::{
     beats,
@@ -22,6 +21,7 @@ use crate::{
     },
     random::centred_binomial,
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
+    streams,
 };
 
 /// The reference engine. See the [module](self) documentation.
@@ -69,7 +69,7 @@ impl Kernels for ReferenceEngine {
         let (ring, a) = (&*step.ring, args[0].item(0));
         let (n, limbs) = (ring.degree(), ring.primes().len());
         let mut small = |draw: fn(u64) -> i64| {
-            let mut rng = stream(a, args[1].item(0)[0]);
+            let mut rng = streams::secret(a, args[1].item(0)[0], 0);
             let drawn: Vec<_> = (0..n).map(|_| draw(rng.next_u64())).collect();
             for (out, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
                 let residue = |&x: &i64| x.rem_euclid(q as i64) as u64;
@@ -375,19 +375,10 @@ fn inverse_transform((root, q): (u64, u64), out: &mut [u64], a: &[u64]) {
     }
 }
 
-/// Returns the ChaCha20 stream that a seed and an index name.
-pub(crate) fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
-    let mut key = [0; 32];
-    key.chunks_mut(8).zip(seed).for_each(|(bytes, w)| bytes.copy_from_slice(&w.to_le_bytes()));
-    let mut rng = ChaCha20Rng::from_seed(key);
-    rng.set_stream(index);
-    rng
-}
-
 fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     out.fill(0);
     for seed in seeds.chunks(4) {
-        let draws = draws(stream(seed, index));
+        let draws = draws(streams::public(seed, index, 0));
         for (place, (word, draw)) in out.iter_mut().zip(draws).enumerate() {
             let q = ring.primes()[place / ring.degree()];
             let draw = draw & ((1 << (64 - q.leading_zeros())) - 1);
@@ -400,15 +391,14 @@ fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
 /// Returns what takes the place of a draw that is not below its prime: the first 128 bits of a block that no other
 /// residue has.
 fn second_draw(seed: &[u64], index: u64, place: usize, q: u64) -> u64 {
-    let mut rng = stream(seed, index);
-    rng.set_word_pos(16 * ((1 << 32) + place as u128));
+    let mut rng = streams::public(seed, index, 8 * ((1 << 32) + place as u64));
     let [low, high] = std::array::from_fn(|_| u128::from(rng.next_u64()));
     ((high << 64 | low) % u128::from(q)) as u64
 }
 
 /// Returns the lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of
 /// all, then lane 1.
-pub(crate) fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
+fn draws(mut rng: impl Rng) -> impl Iterator<Item = u64> {
     let run = move || {
         let mut block = || std::array::from_fn(|_| rng.next_u64());
         let blocks: [[u64; beats::WORDS]; 16] = std::array::from_fn(|_| block());

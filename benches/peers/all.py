@@ -7,11 +7,14 @@
 
 Makes the environments, runs `sums.py` and `run.py` with every rival that installs here and `ciphergram bench`, and
 has `benches/report.py` draw what they found: `report.html` with everything, and `sums.png`, `paillier.png` and
-`limits.png`. Who could not be installed, and why, is on the page. Figures lie beside the environments, in
-`target/peers`. A part that fails is left out, with a line; the exit code is 1 then.
+`limits.png`. On a processor with AVX-512 all is measured again by the path of those without it. Who could not be
+installed, and why, is on the page. Figures lie beside the environments, in `target/peers`. A part that fails is left
+out, with a line; the exit code is 1 then.
 """
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import time
@@ -51,12 +54,12 @@ def run(name, *command):
     return code == 0
 
 
-def measure(options, binary, folder):
+def measure(options, binary, folder, suffix=""):
     """Measures all parts; the file of each that there is, and whether all did their work."""
     bits, rounds, seconds = ("2048", 1, 0.5) if options.quick else ("2048,3072", 3, 1.0)
     core = ["--core", options.core] if options.core is not None else []
     effort = ["--binary", binary, "--rounds", rounds, "--seconds", seconds, *core]
-    files = {name: folder / f"{name}.json" for name in ("sums", "paillier", "limits")}
+    files = {name: folder / f"{name}{suffix}.json" for name in ("sums", "paillier", "limits")}
     for file in files.values():
         file.unlink(missing_ok=True)
     done = [
@@ -69,6 +72,11 @@ def measure(options, binary, folder):
     return {name: file for name, file in files.items() if file.exists()}, all(done)
 
 
+def has_avx512(file):
+    """Returns whether what was measured took the path of AVX-512."""
+    return any("AVX-512" in engine["description"] for engine in json.loads(file.read_text())["machine"]["engines"])
+
+
 def draw(options, files):
     """Draws a picture of each part and a page of all, and returns whether all are there."""
     options.out.mkdir(parents=True, exist_ok=True)
@@ -76,7 +84,7 @@ def draw(options, files):
     for problem in problems:
         print(problem, file=sys.stderr)
     page = options.out / "report.html"
-    outputs = {options.out / f"{name}.png": [file] for name, file in files.items()} | {page: files.values()}
+    outputs = {options.out / f"{name}.png": paths for name, paths in files.items()} | {page: sum(files.values(), [])}
     drawn = [run(out.name, interpreter, HERE.parent / "report.py", *inputs, "--out", out)
              for out, inputs in outputs.items()]
     print(f"{page} and, beside it, {', '.join(f'{name}.png' for name in files)}")
@@ -98,6 +106,12 @@ def main():
     files, is_complete = measure(options, binary, folder)
     if not files:
         sys.exit("error: nothing was measured")
+    files = {name: [file] for name, file in files.items()}
+    if all(has_avx512(file) for [file] in files.values()):
+        os.environ["CIPHERGRAM_CPU"] = "avx2"
+        others, are_complete = measure(options, binary, folder, "-avx2")
+        files = {name: [*paths, *filter(None, [others.get(name)])] for name, paths in files.items()}
+        is_complete = is_complete and are_complete
     return 0 if draw(options, files) and is_complete else 1
 
 

@@ -194,7 +194,7 @@ pub(crate) struct Scratch {
     pub(crate) seeds: Vec<u64>,
     /// Decrypted integers as programs have them.
     pub(crate) integers: Zeroizing<Vec<u64>>,
-    /// Slots of one chunk: word `w` of slot `s` of `count` is `slots[w · count + s]`.
+    /// Slots of one chunk, one after the other.
     pub(crate) slots: Zeroizing<Vec<u64>>,
 }
 

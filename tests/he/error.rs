@@ -76,7 +76,7 @@ fn frames_name_what_is_wrong() {
     }
     let mut version = bytes.clone();
     version[8] = 1;
-    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 1, known: 6 }.into()));
+    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 1, known: 7 }.into()));
     assert!(matches!(read(&bytes, &other), Some(Error::KeyMismatch { .. })));
     assert!(matches!(
         read(&bytes, &params),

@@ -1,8 +1,4 @@
-//! ChaCha20 with several blocks side by side, on processors with vectors.
-//!
-//! # Source
-//! D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008; with a counter and a stream number of 64
-//! bits each, as `rand_chacha` has them.
+//! ChaCha with several blocks side by side, on processors with vectors. See [`streams`](crate::streams).
 
 /// "expand 32-byte k".
 pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
@@ -15,7 +11,12 @@ macro_rules! chacha {
         /// stream number `stream`: a vector for each of their numbers, the blocks in the order of `places`.
         #[inline]
         #[target_feature(enable = $features)]
-        fn blocks(key: &[u64], stream: u64, block: u64, places: Word) -> [Word; 16] {
+        fn blocks<const ROUNDS: usize>(
+            key: &[u64],
+            stream: u64,
+            block: u64,
+            places: Word,
+        ) -> [Word; 16] {
             let set = |x: u64| splat(x as u32 as i32);
             let mut start = [zero(); 16];
             for i in 0..4 {
@@ -29,7 +30,7 @@ macro_rules! chacha {
             start[14] = set(stream);
             start[15] = set(stream >> 32);
             let mut x = start;
-            for _ in 0..10 {
+            for _ in 0..ROUNDS / 2 {
                 for i in 0..4 {
                     quarter_round(&mut x, [i, 4 + i, 8 + i, 12 + i]);
                 }

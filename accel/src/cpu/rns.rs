@@ -24,7 +24,7 @@ pub(super) use tables::{
     DoubleFactor, DoubleFactors, Factor, IntegerFactors, Limb, Tables, WeightRow, mul_lazy,
 };
 
-/// Blocks of a ChaCha20 stream that are made at once.
+/// Blocks of a stream that are made at once.
 pub(crate) const BLOCKS: usize = 16;
 /// Their words.
 pub(crate) const STREAM_WORDS: usize = BLOCKS * beats::WORDS;

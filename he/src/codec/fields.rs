@@ -1,7 +1,5 @@
 //! Fields of one width, one after the other in little-endian words.
 
-use std::ops::Range;
-
 /// The layout of the fields of a slot.
 pub(crate) struct Fields {
     skipped: usize,
@@ -40,35 +38,29 @@ impl Fields {
         }
     }
 
-    /// Field `index` of every slot, as many as `out` has room for. Slots lie word by word: word `w` of
-    /// slot `s` is `words[w · out.len() + s]`.
-    pub(crate) fn take(&self, words: &[u64], index: usize, out: &mut [u64]) {
-        let (word, bit) = self.place(index);
-        let mask = (1 << self.bits) - 1;
-        let (slots, start) = (out.len(), word * out.len());
-        let row = &words[start..][..slots];
-        // What follows the last word, or has nothing of this field, is masked away.
-        let next = words.get(start + slots..start + 2 * slots).unwrap_or(row);
-        for ((out, low), high) in out.iter_mut().zip(row).zip(next) {
-            *out = (low >> bit | high << 1 << (63 - bit)) & mask;
-        }
+    /// Returns the fields of `words` from `first` on; zeros past the end.
+    #[inline]
+    pub(crate) fn take<'a>(
+        &self,
+        words: &'a [u64],
+        first: usize,
+    ) -> impl Iterator<Item = u64> + use<'a> {
+        let (bits, (mut word, mut bit)) = (self.bits, self.place(first));
+        let mask = (1 << bits) - 1;
+        std::iter::repeat_with(move || {
+            let at = |word: usize| words.get(word).copied().unwrap_or(0);
+            let field = (at(word) >> bit | at(word + 1) << 1 << (63 - bit)) & mask;
+            bit += bits;
+            (word, bit) = (word + bit as usize / 64, bit % 64);
+            field
+        })
     }
 
-    /// Returns whether everything of some of `count` slots from field `first` on is zero.
-    pub(crate) fn is_zero_from(
-        &self,
-        words: &[u64],
-        slots: Range<usize>,
-        count: usize,
-        first: usize,
-    ) -> bool {
+    /// Returns zero if everything from field `first` on is zero.
+    pub(crate) fn rest(&self, words: &[u64], first: usize) -> u64 {
         let (word, bit) = self.place(first);
-        let mut any = 0;
-        for (i, row) in words.chunks_exact(count).skip(word).enumerate() {
-            let shift = if i == 0 { bit } else { 0 };
-            any |= row[slots.clone()].iter().fold(0, |any, word| any | word >> shift);
-        }
-        any == 0
+        let Some((low, above)) = words.get(word..).and_then(<[u64]>::split_first) else { return 0 };
+        above.iter().fold(low >> bit, |any, word| any | word)
     }
 }
 
@@ -86,22 +78,17 @@ pub(crate) fn add_bits(words: &mut [u64], bit: u32, value: u128) {
 }
 
 /// Returns bits `from .. from + count` of `words`, at most 128.
-pub(crate) fn bits_at<'a>(words: impl Iterator<Item = &'a u64>, from: u32, count: u32) -> u128 {
+pub(crate) fn bits_at(words: &[u64], from: u32, count: u32) -> u128 {
     let (word, bit) = (from as usize / 64, from % 64);
-    let mut rest = words.skip(word).copied();
-    let mut next = || u128::from(rest.next().unwrap_or(0));
-    let (low, middle, high) = (next(), next(), next());
+    let [low, middle, high] =
+        [word, word + 1, word + 2].map(|word| words.get(word).map_or(0, |&word| word.into()));
     let all = (low | middle << 64) >> bit | (high << 1 << (127 - bit));
     all & u128::MAX.checked_shr(128 - count).unwrap_or(0)
 }
 
 /// Returns whether bits `from .. to` of `words` are all zero.
-pub(crate) fn is_zero_between<'a>(
-    words: impl Iterator<Item = &'a u64>,
-    from: usize,
-    to: usize,
-) -> bool {
-    words.enumerate().all(|(i, word)| {
+pub(crate) fn is_zero_between(words: &[u64], from: usize, to: usize) -> bool {
+    words.iter().enumerate().all(|(i, word)| {
         // The part of this word that is meant.
         let [start, end] = [from, to].map(|bit| bit.clamp(64 * i, 64 * i + 64) - 64 * i);
         start >= end || (word >> start) << (64 - (end - start)) == 0
@@ -139,18 +126,17 @@ mod tests {
                 }
             }
             let last = count - 1;
-            // Beside another slot, all ones.
-            let slots: Vec<_> = words.iter().flat_map(|&word| [u64::MAX, word]).collect();
-            let is_zero_from = |field| fields.is_zero_from(&slots, 1..2, 2, field);
-            prop_assert_eq!(is_zero_from(last), values[last - first] == 0);
-            prop_assert!(is_zero_from(count));
-            prop_assert!(!fields.is_zero_from(&slots, 0..2, 2, last));
-            prop_assert!(fields.is_zero_from(&slots, 1..1, 2, 0));
+            prop_assert_eq!(fields.rest(&words, last) == 0, values[last - first] == 0);
+            prop_assert_eq!(fields.rest(&words, count), 0);
+            // Behind them another slot, all ones.
+            let ones = [&words[..], &[u64::MAX; 2]].concat();
+            prop_assert!(fields.rest(&ones, last) != 0);
             for (i, &value) in (first..).zip(&values) {
-                let mut read = [0; 2];
-                fields.take(&slots, i, &mut read);
-                prop_assert_eq!(read, [u64::MAX >> (64 - bits), u64::from(value)]);
+                prop_assert_eq!(fields.take(&words, i).next(), Some(value.into()));
             }
+            let all: Vec<_> = fields.take(&ones, first).take(values.len()).collect();
+            prop_assert!(all.iter().eq(&values.iter().map(|&value| value.into()).collect::<Vec<u64>>()));
+            prop_assert_eq!(fields.take(&ones, 64 * ones.len()).next(), Some(0));
         }
     }
 
@@ -162,14 +148,14 @@ mod tests {
             let value = value >> (128 - bits);
             let mut words = [0; 6];
             add_bits(&mut words, at, value);
-            prop_assert_eq!(bits_at(words.iter(), at, bits), value);
-            prop_assert_eq!(bits_at(words.iter(), at, 0), 0);
-            prop_assert!(is_zero_between(words.iter(), 0, at as usize));
-            prop_assert!(is_zero_between(words.iter(), (at + bits) as usize, 384));
+            prop_assert_eq!(bits_at(&words, at, bits), value);
+            prop_assert_eq!(bits_at(&words, at, 0), 0);
+            prop_assert!(is_zero_between(&words, 0, at as usize));
+            prop_assert!(is_zero_between(&words, (at + bits) as usize, 384));
             // Beside other bits.
             words[0] |= word & ((1u64 << at.min(63)) - 1);
             words[5] = word;
-            prop_assert_eq!(bits_at(words.iter(), at, bits.min(320 - at)), value & (u128::MAX >> (128 - bits.min(320 - at))));
+            prop_assert_eq!(bits_at(&words, at, bits.min(320 - at)), value & (u128::MAX >> (128 - bits.min(320 - at))));
         }
     }
 
@@ -180,11 +166,7 @@ mod tests {
             words[bit / 64] |= 1 << (bit % 64);
             for (from, to) in [(0, 192), (5, 5), (64, 128), (63, 65), (100, 192), (1, 191)] {
                 let seen = (from..to).contains(&bit);
-                assert_eq!(
-                    is_zero_between(words.iter(), from, to),
-                    !seen,
-                    "{bit} of {from} .. {to}"
-                );
+                assert_eq!(is_zero_between(&words, from, to), !seen, "{bit} of {from} .. {to}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The parts of an error: one type for each thing that can be wrong.
 
 /// The version of frames that this program writes; which others it reads is said where frames are parsed.
-pub(crate) const FRAME_VERSION: u16 = 6;
+pub(crate) const FRAME_VERSION: u16 = 7;
 
 /// A reason to refuse parameters, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0–7 | `CIPHERGM` |
-//! | 8–9 | version, 6; 4 and 5 are read where nothing grows from seeds, which expanded to other polynomials |
+//! | 8–9 | version, 7; 4 to 6 are read where nothing grows from seeds, which expanded to other polynomials |
 //! | 10 | kind |
 //! | 11 | scheme, or 16 and more: a preset of the levelled scheme |
 //! | 12–13 | the most clients of a sum; zero under a preset |

@@ -41,7 +41,7 @@ struct Own {
 }
 
 /// The version of key files.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 const DJN: &str = "djn";
 const PAILLIER_KTY: &str = "DAJ";
 const RLWE_KTY: &str = "CIPHERGRAM";

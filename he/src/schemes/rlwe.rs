@@ -37,6 +37,9 @@
 //! - Sampling is two counts of ones in one word of a ChaCha20 stream: no table, no rejection and no
 //!   branch, so it takes the same time whatever it draws.
 //!
+//! Seeds grow to polynomials by ChaCha8. It is not asked to hide anything, for `a` is public: its polynomials need only
+//! have no structure. Whoever might look for a seed that has one knows the secret anyway.
+//!
 //! # Seeds
 //! A seed must never serve two contributions under one key: the difference of two `b`s of one `a`
 //! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.

@@ -267,7 +267,6 @@ impl Sink for Decoder<'_> {
 /// Memory for what is decrypted, kept from one run to the next.
 struct OpeningBuffer {
     scratch: Scratch,
-    column: Zeroizing<Vec<u64>>,
     values: Zeroizing<Vec<i64>>,
 }
 
@@ -282,9 +281,8 @@ impl OpeningBuffer {
             integers: Zeroizing::new(vec![0; integers]),
             slots: Zeroizing::new(Vec::with_capacity(slot_words * g.slots_per_chunk)),
         };
-        let column = Zeroizing::new(Vec::with_capacity(g.slots_per_chunk));
         let values = Zeroizing::new(Vec::with_capacity(g.values_per_chunk()));
-        Self { scratch, column, values }
+        Self { scratch, values }
     }
 }
 
@@ -360,7 +358,7 @@ impl<'a> Opening<'a> {
         mut sink: impl Sink,
     ) -> Result<(), Error> {
         let first = own.start;
-        let OpeningBuffer { scratch, column, values } = room;
+        let OpeningBuffer { scratch, values } = room;
         read_words(&mut scratch.words, &self.sum.stream[self.chunks.range_of(&own)]);
         let groups = Groups {
             chunks: self.chunks,
@@ -370,7 +368,7 @@ impl<'a> Opening<'a> {
         };
         let (mut are_theirs, mut stored) = (true, Ok(()));
         let mut take = |chunk: u32, slots: &[u64]| {
-            let (is_theirs, part) = self.check_chunk(chunk, slots, (&mut *column, &mut *values));
+            let (is_theirs, part) = self.check_chunk(chunk, slots, values);
             are_theirs &= is_theirs;
             if stored.is_ok() {
                 // Whatever the outcome, so that it takes the same time; nothing is given away unless all chunks are
@@ -385,80 +383,70 @@ impl<'a> Opening<'a> {
         if are_theirs { stored } else { Err(Error::NotTheirs { contributors }) }
     }
 
-    /// Reads head and fields of a chunk's slots, which lie word by word. Returns whether they are what its
-    /// contributors sealed: the count is theirs, every field is between the least and the most that they can sum
-    /// to, the tag is right, and nothing is beside all that. Only the outcome influences time.
-    fn check_chunk(
-        &self,
-        chunk: u32,
-        slots: &[u64],
-        (column, values): (&mut Vec<u64>, &mut Vec<i64>),
-    ) -> (bool, OpenedPart) {
+    /// Reads head and fields of a chunk's slots. Returns whether they are what its contributors sealed: the count
+    /// is theirs, every field is between the least and the most that they can sum to, the tag is right, and nothing
+    /// is beside all that. Only the outcome influences time.
+    fn check_chunk(&self, chunk: u32, slots: &[u64], values: &mut Vec<i64>) -> (bool, OpenedPart) {
         let Range { start: at, end } = self.chunks.values_of(chunk);
         let g = self.chunks.geometry();
         values.resize(end - at, 0);
-        column.resize(self.chunks.units_of(chunk) * g.slots_per_unit, 0);
+        // Words of a slot.
+        let each = slots.len() / (self.chunks.units_of(chunk) * g.slots_per_unit);
         let contributors = self.sum.sets[chunk as usize].count();
         let k = contributors as u64;
-        let (is_alone, count, weight, tag) = read_head(g, slots, column.len());
+        let (is_alone, count, weight, tag) = read_head(g, slots, each);
         let most = k * u64::from(self.sum.agreement.max_weight());
         let is_head = is_alone & (count == k) & (k..=most).contains(&weight);
-        let is_within = self.read_fields(slots, k, column, values)
-            & is_zero_beside(g, slots, column.len(), values.len());
+        let is_within = self.read_fields(slots.chunks_exact(each), k, values);
         let offset = (k * u64::from(self.parameters.half_steps())) as i64;
         let is_tagged = self.tags.is_of(chunk, tag, (count, weight), values, offset);
         (is_head & is_within & is_tagged, (contributors, weight))
     }
 
-    /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors
-    /// can sum to.
-    fn read_fields(&self, slots: &[u64], k: u64, column: &mut [u64], values: &mut [i64]) -> bool {
+    /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors can sum to,
+    /// and everything past the fields of each slot, and past the last value, is zero.
+    fn read_fields<'s>(
+        &self,
+        slots: impl Iterator<Item = &'s [u64]>,
+        k: u64,
+        values: &mut [i64],
+    ) -> bool {
         let g = self.chunks.geometry();
         let half = u64::from(self.parameters.half_steps());
         let (largest, offset) = (2 * k * half, (k * half) as i64);
         let fields = Fields::new(0, g.field_bits);
-        // The top bit shows a difference below zero.
-        let mut over = 0;
-        for field in 0..g.fields_per_slot {
-            fields.take(slots, field, column);
+        let (mut skipped, mut rest) = (g.head_fields, values);
+        // The top bit of the one shows a difference below zero.
+        let (mut over, mut beside) = (0, 0);
+        for slot in slots {
             // The head stands where the first values would.
-            let first = (g.head_fields.saturating_sub(field)).div_ceil(g.fields_per_slot);
-            let start = first * g.fields_per_slot + field - g.head_fields;
-            let Some(own) = values.get_mut(start..) else { continue };
-            let own = own.iter_mut().step_by(g.fields_per_slot);
-            for (out, &value) in own.zip(&column[first..]) {
+            let first = skipped.min(g.fields_per_slot);
+            skipped -= first;
+            let (own, after) = rest.split_at_mut(rest.len().min(g.fields_per_slot - first));
+            beside |= fields.rest(slot, first + own.len());
+            for (out, value) in own.iter_mut().zip(fields.take(slot, first)) {
                 over |= largest.wrapping_sub(value);
                 *out = value as i64 - offset;
             }
+            rest = after;
         }
-        over >> 63 == 0
+        over >> 63 == 0 && beside == 0
     }
 }
 
-/// Reads the head of one of `count` slots: whether nothing is beside it, the number of contributors, the sum of
+/// Reads the head of slots of `each` words: whether nothing is beside it, the number of contributors, the sum of
 /// their weights, and their tag.
-fn read_head(g: &Geometry, slots: &[u64], count: usize) -> (bool, u64, u64, u128) {
-    let word = |slot: usize| slots[slot..].iter().step_by(count);
+fn read_head(g: &Geometry, slots: &[u64], each: usize) -> (bool, u64, u64, u128) {
+    let words = |slot: usize| &slots[slot * each..][..each];
     let (count_bits, weight_bits) = (g.head.count_bits(), g.head.weight_bits());
-    let contributors = bits_at(word(0), 0, count_bits) as u64;
-    let weight = bits_at(word(0), count_bits, weight_bits) as u64;
+    let contributors = bits_at(words(0), 0, count_bits) as u64;
+    let weight = bits_at(words(0), count_bits, weight_bits) as u64;
     let (mut tag, mut is_alone) = (0u128, true);
     for part in g.head.tag_parts() {
-        tag = tag.wrapping_add(bits_at(word(part.slot), part.at, part.sum_bits) << part.shift);
+        tag = tag.wrapping_add(bits_at(words(part.slot), part.at, part.sum_bits) << part.shift);
         let fields = g.fields_per_slot.min(g.head_fields - part.slot * g.fields_per_slot);
         let (from, to) = (part.at + part.sum_bits, fields * g.field_bits as usize);
-        is_alone &= is_zero_between(word(part.slot), from as usize, to);
+        is_alone &= is_zero_between(words(part.slot), from as usize, to);
     }
     (is_alone, contributors, weight, tag)
-}
-
-/// Returns whether everything past the fields of each of `count` slots, and past the last of `values`
-/// values, is zero.
-fn is_zero_beside(g: &Geometry, slots: &[u64], count: usize, values: usize) -> bool {
-    let fields = Fields::new(0, g.field_bits);
-    let held = g.head_fields + values;
-    let (full, used) = (held / g.fields_per_slot, held % g.fields_per_slot);
-    fields.is_zero_from(slots, 0..count, count, g.fields_per_slot)
-        & fields.is_zero_from(slots, full..count.min(full + 1), count, used)
-        & fields.is_zero_from(slots, count.min(full + 1)..count, count, 0)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ciphergram_accel::{
     Builder, CpuEngine, Engine, Operand, ReferenceEngine, Ring, beats, ring::largest_primes,
 };
-use rand_chacha::ChaCha20Rng;
+use rand_chacha::{ChaCha8Rng, ChaCha20Rng};
 use rand_core::{Rng, SeedableRng};
 
 const DEGREE: usize = 1024;
@@ -27,7 +27,7 @@ fn draw(ring: &Ring, seed: &[u64], index: u64) -> (Vec<u64>, usize) {
     let words = bytes.as_chunks_mut().0.iter_mut().zip(seed);
     words.for_each(|(bytes, word)| *bytes = word.to_le_bytes());
     let block = |number: u64| -> [u64; beats::WORDS] {
-        let mut rng = ChaCha20Rng::from_seed(bytes);
+        let mut rng = ChaCha8Rng::from_seed(bytes);
         rng.set_stream(index);
         rng.set_word_pos(16 * u128::from(number));
         std::array::from_fn(|_| rng.next_u64())

@@ -78,8 +78,8 @@ fn a_bit_flipped_in_any_byte_is_found() {
                 };
                 let clear = match at {
                     0..8 => fault == FrameError::Magic,
-                    // The version before the last is read.
-                    8 if bit == 1 => fault == FrameError::Damaged,
+                    // The two versions before are read.
+                    8 if bit < 2 => fault == FrameError::Damaged,
                     8..10 => matches!(fault, FrameError::Version { .. }),
                     // A wrong length ends the body too late or too early.
                     40..48 => {

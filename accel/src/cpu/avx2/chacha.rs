@@ -1,4 +1,4 @@
-//! ChaCha20, eight blocks side by side. See [`chacha`](crate::cpu::chacha).
+//! ChaCha, eight blocks side by side. See [`chacha`](crate::cpu::chacha).
 
 use std::arch::x86_64::{
     _mm_cvtsi32_si128, _mm256_add_epi32 as add, _mm256_add_epi64 as add_words, _mm256_cmpgt_epi64,
@@ -20,6 +20,7 @@ use crate::{
         chacha::{CONSTANTS, chacha},
         rns::{BLOCKS, RUN, mask},
     },
+    streams::PUBLIC_ROUNDS,
 };
 
 chacha!("avx2");
@@ -62,7 +63,7 @@ const fn rotated(left: usize) -> [u64; 4] {
 #[target_feature(enable = "avx2")]
 pub(super) fn add_draws(
     sum: &mut [u64; RUN],
-    key: &[u64],
+    seed: &[u64],
     stream: u64,
     block: u64,
     primes: &[u64; beats::LANES],
@@ -71,7 +72,7 @@ pub(super) fn add_draws(
     let places = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
     let mut draws = [zero(); RUN / 4];
     for half in 0..BLOCKS / WIDE {
-        let x = blocks(key, stream, block + (half * WIDE) as u64, places);
+        let x = blocks::<PUBLIC_ROUNDS>(seed, stream, block + (half * WIDE) as u64, places);
         let mut are_below = all(u64::MAX);
         for (lane, &q) in primes.iter().enumerate() {
             let (word, bit) = (LANE_BITS * lane / 32, (LANE_BITS * lane % 32) as i32);

@@ -249,12 +249,12 @@ impl Rns for Avx2 {
     fn add_draws(
         self,
         sum: &mut [u64; RUN],
-        key: &[u64],
+        seed: &[u64],
         stream: u64,
         block: u64,
         primes: &[u64; LANES],
     ) -> bool {
-        kernel!(chacha::add_draws(sum, key, stream, block, primes))
+        kernel!(chacha::add_draws(sum, seed, stream, block, primes))
     }
 
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], count: usize, primes: &[u64; LANES]) {

@@ -1,4 +1,4 @@
-//! ChaCha20, sixteen blocks side by side. See [`chacha`](crate::cpu::chacha).
+//! ChaCha, sixteen blocks side by side. See [`chacha`](crate::cpu::chacha).
 
 use std::arch::x86_64::{
     _mm512_add_epi32 as add, _mm512_add_epi64 as add_words, _mm512_cmpge_epu64_mask,
@@ -20,6 +20,7 @@ use crate::{
         chacha::{CONSTANTS, chacha},
         rns::{BLOCKS, RUN, STREAM_WORDS, mask},
     },
+    streams::{PUBLIC_ROUNDS, SECRET_ROUNDS},
 };
 
 chacha!("avx512f");
@@ -28,7 +29,7 @@ chacha!("avx512f");
 #[target_feature(enable = "avx512f")]
 pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, block: u64) {
     let places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    let x = blocks(key, stream, block, places);
+    let x = blocks::<SECRET_ROUNDS>(key, stream, block, places);
     let blocks = out.as_chunks_mut::<8>().0;
     // Words 4g .. 4g + 4 of blocks j, j + 4, j + 8 and j + 12, in the quarters of a vector.
     let mut fours = [[zero(); 4]; 4];
@@ -57,7 +58,7 @@ pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64,
 #[target_feature(enable = "avx512f,avx512vbmi2")]
 pub(super) fn add_draws(
     sum: &mut [u64; RUN],
-    key: &[u64],
+    seed: &[u64],
     stream: u64,
     block: u64,
     primes: &[u64; beats::LANES],
@@ -65,7 +66,7 @@ pub(super) fn add_draws(
     // Halves of numbers are joined two by two within each quarter of a vector, which so gives eight
     // neighbours.
     let places = _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
-    let x = blocks(key, stream, block, places);
+    let x = blocks::<PUBLIC_ROUNDS>(seed, stream, block, places);
     let mut draws = [zero(); RUN / 8];
     let mut rejected = 0;
     for (lane, &q) in primes.iter().enumerate() {

@@ -1,8 +1,7 @@
 //! The loops over residues: for any processor, one residue at a time, with `u128` products. A processor may have its
 //! own.
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng as _, SeedableRng as _};
+use rand_core::Rng as _;
 use zeroize::Zeroizing;
 
 use super::{
@@ -12,6 +11,7 @@ use crate::{
     beats,
     polys::small_mod,
     ring::{LanePrimes, MAX_PRIMES, subtract_once},
+    streams,
 };
 
 /// Bits that each half of the centred binomial counts.
@@ -216,10 +216,10 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
         inverse(out, limb);
     }
 
-    /// Makes words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple
+    /// Makes words `at ..` of the [stream of secrets](streams::secret) number `stream` under `key`; `at` is a multiple
     /// of [`STREAM_WORDS`].
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
-        let mut rng = self::stream(key, stream, at);
+        let mut rng = streams::secret(key, stream, at);
         out.iter_mut().for_each(|word| *word = rng.next_u64());
     }
 
@@ -228,7 +228,7 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
     fn add_draws(
         self,
         _sum: &mut [u64; RUN],
-        _key: &[u64],
+        _seed: &[u64],
         _stream: u64,
         _block: u64,
         _primes: &[u64; beats::LANES],
@@ -431,45 +431,33 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
     }
 }
 
-/// Returns the ChaCha20 stream number `index` under `key`, from its word `at` on.
-fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
-    let mut bytes = Zeroizing::new([0u8; 32]);
-    for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    let mut rng = ChaCha20Rng::from_seed(*bytes);
-    rng.set_stream(index);
-    rng.set_word_pos(2 * u128::from(at));
-    rng
-}
-
-/// Adds the draws of run number `run` of the stream, each below the prime of its lane. Variable time.
+/// Adds the draws of run number `run` of the public stream, each below the prime of its lane. Variable time.
 pub(super) fn add_draws<B: Rns>(
     backend: B,
     sum: &mut [u64; RUN],
-    key: &[u64],
+    seed: &[u64],
     stream: u64,
     run: u64,
     primes: &[u64; beats::LANES],
 ) {
-    if backend.add_draws(sum, key, stream, run * BLOCKS as u64, primes) {
+    if backend.add_draws(sum, seed, stream, run * BLOCKS as u64, primes) {
         return;
     }
-    let mut words = [0; STREAM_WORDS];
-    backend.keystream(&mut words, key, stream, run * STREAM_WORDS as u64);
+    let mut rng = streams::public(seed, stream, run * STREAM_WORDS as u64);
+    let words: [_; STREAM_WORDS] = std::array::from_fn(|_| rng.next_u64());
     let blocks = words.as_chunks::<{ beats::WORDS }>().0;
     for (place, sum) in sum.iter_mut().enumerate() {
         let q = primes[place / BLOCKS];
         let draw = beats::lane(&blocks[place % BLOCKS], place / BLOCKS) & mask(q);
-        let second = || second_draw(key, stream, run * RUN as u64 + place as u64, q);
+        let second = || second_draw(seed, stream, run * RUN as u64 + place as u64, q);
         *sum += if draw < q { draw } else { second() };
     }
 }
 
 /// Makes the residue of a place whose first draw is not below its prime.
 #[cold]
-fn second_draw(key: &[u64], index: u64, place: u64, q: u64) -> u64 {
-    let mut rng = stream(key, index, ((1 << 32) + place) * beats::WORDS as u64);
+fn second_draw(seed: &[u64], index: u64, place: u64, q: u64) -> u64 {
+    let mut rng = streams::public(seed, index, ((1 << 32) + place) * beats::WORDS as u64);
     let [low, high] = std::array::from_fn(|_| u128::from(rng.next_u64()));
     ((high << 64 | low) % u128::from(q)) as u64
 }

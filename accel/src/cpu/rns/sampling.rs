@@ -1,4 +1,4 @@
-//! Random polynomials from ChaCha20 streams.
+//! Random polynomials from [streams](crate::streams).
 
 use zeroize::Zeroizing;
 

@@ -224,7 +224,7 @@ impl Opener for &PaillierSecret {
     }
 
     fn sizes(&self) -> (usize, usize) {
-        (0, self.modulus().n().len_words())
+        (0, 0)
     }
 
     fn open(
@@ -240,13 +240,7 @@ impl Opener for &PaillierSecret {
         for chunk in groups.own.clone() {
             let count = groups.chunks.units_of(chunk);
             let (own, after) = rest.split_at(count * each);
-            scratch.slots.resize(each * count, 0);
-            for (slot, words) in own.chunks(each).enumerate() {
-                for (w, &word) in words.iter().enumerate() {
-                    scratch.slots[w * count + slot] = word;
-                }
-            }
-            take(chunk, &scratch.slots);
+            take(chunk, own);
             rest = after;
         }
         Ok(())

@@ -23,6 +23,9 @@ pub(super) struct PolynomialEncryptor {
     pub(super) noise_key: Zeroizing<[u64; 4]>,
 }
 
+/// Coefficients of the fewest whole beats, whatever the ring.
+const UNIT: usize = 5;
+
 /// Words of a polynomial of the larger one of the small rings.
 const SMALL_WORDS: usize = 4 * 8192;
 
@@ -43,7 +46,7 @@ impl UpdateEncryptor for PolynomialEncryptor {
         let (threads, polynomial) =
             (rayon::current_num_threads(), self.parameters.ring.len_words());
         let groups = match pace {
-            Pace::Soon => (4 * SMALL_WORDS / polynomial).clamp(2, 4),
+            Pace::Soon => (4 * SMALL_WORDS / polynomial).clamp(threads.clamp(1, 4), 4),
             // Some megabytes: all of it need not be in memory.
             Pace::Bulk => (64 * SMALL_WORDS / polynomial).clamp(threads.clamp(1, 64), 64),
         };
@@ -201,13 +204,14 @@ impl<const W: usize, D> GroupOpener<'_, W, D> {
         let degree = self.parameters.ring.degree();
         let Scratch { integers, slots, .. } = scratch;
         slots.resize(W * count, 0);
-        for (integers, slots) in integers.chunks_exact(degree).zip(slots.chunks_exact_mut(count)) {
-            slots.copy_from_slice(&integers[start..][..count]);
-        }
-        for slot in 0..count {
-            let integer = std::array::from_fn(|w| slots[w * count + slot]);
-            for (w, word) in self.rounding.round(integer).into_iter().enumerate() {
-                slots[w * count + slot] = word;
+        // Words of one integer lie a power of two apart, and many in the same few lines of a cache.
+        let mut rows = Zeroizing::new([[0; UNIT]; W]);
+        for (unit, slots) in slots.as_chunks_mut::<W>().0.chunks_exact_mut(UNIT).enumerate() {
+            for (row, integers) in rows.iter_mut().zip(integers.chunks_exact(degree)) {
+                *row = integers[start..].as_chunks::<UNIT>().0[unit];
+            }
+            for (i, slot) in slots.iter_mut().enumerate() {
+                *slot = self.rounding.round(std::array::from_fn(|w| rows[w][i]));
             }
         }
     }
