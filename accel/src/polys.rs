@@ -72,11 +72,6 @@ impl<D: Domain> Polys<D> {
     }
 }
 
-/// `c mod q` for `|c| < q`, without a branch on `c`.
-pub(crate) fn small_mod(c: i64, q: u64) -> u64 {
-    (c + ((c >> 63) & q as i64)) as u64
-}
-
 impl<D: Domain> Drop for Polys<D> {
     fn drop(&mut self) {
         self.words.zeroize();

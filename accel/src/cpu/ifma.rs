@@ -60,8 +60,7 @@ impl Ifma {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512ifma")
             && is_x86_feature_detected!("avx512vbmi")
-            && is_x86_feature_detected!("avx512vbmi2")
-            && is_x86_feature_detected!("avx512vpopcntdq");
+            && is_x86_feature_detected!("avx512vbmi2");
         there.then_some(Self(()))
     }
 }

@@ -228,8 +228,10 @@ impl<B: Rns> RnsSteps<B> {
             let number = || args[1].item(index)[0];
             match op {
                 RingOp::Uniform => sampling::uniform(backend, ring, out, a, number()),
-                RingOp::Noise => sampling::small(backend, B::noise, ring, out, a, number()),
-                RingOp::Ternary => sampling::small(backend, B::ternary, ring, out, a, number()),
+                RingOp::Noise => sampling::small(backend, sampling::noise, ring, out, a, number()),
+                RingOp::Ternary => {
+                    sampling::small(backend, sampling::ternary, ring, out, a, number())
+                }
                 RingOp::Compose => backend.compose(out, a, &tables),
                 &RingOp::Lift { signed, .. } => backend.lift_all(out, a, &tables, signed),
                 RingOp::BaseExtend { extension, .. } => {

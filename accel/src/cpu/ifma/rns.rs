@@ -1,8 +1,7 @@
 //! The loops over residues of the primes of a ring, eight at a time.
 
 use std::arch::x86_64::{
-    _MM_HINT_T1, _mm_prefetch, _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64,
-    _mm512_permutexvar_epi64, _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
+    _MM_HINT_T1, _mm_prefetch, _mm512_permutexvar_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
 use zeroize::Zeroizing;
@@ -149,28 +148,6 @@ fn sums_of<const COUNT: usize>(
 #[inline(always)]
 fn vectors<const COUNT: usize>(words: &[u64], first: usize) -> &[[u64; 8]; COUNT] {
     crate::words::run(words.as_chunks().0, first)
-}
-
-#[target_feature(enable = "avx512f,avx512vpopcntdq")]
-fn noise(out: &mut [u64], random: &[u64], q: u64) {
-    let (half, q) = (all((1 << 21) - 1), all(q));
-    each_eight!(out, random, random, |x, _y| {
-        let ones = |x| _mm512_popcnt_epi64(_mm512_and_si512(x, half));
-        let e = _mm512_sub_epi64(ones(x), ones(_mm512_srli_epi64::<21>(x)));
-        _mm512_add_epi64(e, _mm512_and_si512(_mm512_srai_epi64::<63>(e), q))
-    });
-}
-
-/// `3w` reaches 2^64 from the one bound on, and 2^65 from the other.
-#[target_feature(enable = "avx512f")]
-fn ternary(out: &mut [u64], random: &[u64], q: u64) {
-    let bounds = [all(u64::MAX / 3 + 1), all(u64::MAX / 3 * 2 + 1)];
-    let digits = [all(q - 1), all(0), all(1)];
-    each_eight!(out, random, random, |x, _y| {
-        let low =
-            _mm512_mask_blend_epi64(_mm512_cmpge_epu64_mask(x, bounds[0]), digits[0], digits[1]);
-        _mm512_mask_blend_epi64(_mm512_cmpge_epu64_mask(x, bounds[1]), low, digits[2])
-    });
 }
 
 /// Returns how many primes there are: from nine on kernels are compiled for some numbers alone, and take fewer too.
@@ -432,14 +409,6 @@ impl Rns for Ifma {
 
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], count: usize, primes: &[u64; LANES]) {
         kernel!(chacha::take_draws(out, sum, count, primes));
-    }
-
-    fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
-        kernel!(noise(out, random, q));
-    }
-
-    fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
-        kernel!(ternary(out, random, q));
     }
 
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {

@@ -9,13 +9,9 @@ use super::{
 };
 use crate::{
     beats,
-    polys::small_mod,
     ring::{LanePrimes, MAX_PRIMES, subtract_once},
     streams,
 };
-
-/// Bits that each half of the centred binomial counts.
-const HALF: u64 = (1 << 21) - 1;
 
 /// Barrett reduction: no division, no branch.
 ///
@@ -252,21 +248,6 @@ pub(in crate::cpu) trait Rns: Copy + Send + Sync + 'static {
                     *out = subtract_once(*out, q << shift);
                 }
             }
-        }
-    }
-
-    /// Makes noise of random words; see `Builder::noise`.
-    fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
-        for (out, &word) in out.iter_mut().zip(random) {
-            let ones = |x: u64| i64::from((x & HALF).count_ones());
-            *out = small_mod(ones(word) - ones(word >> 21), q);
-        }
-    }
-
-    /// Makes residues of a ternary polynomial of random words; see `Builder::ternary`.
-    fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
-        for (out, &word) in out.iter_mut().zip(random) {
-            *out = small_mod(((3 * u128::from(word)) >> 64) as i64 - 1, q);
         }
     }
 

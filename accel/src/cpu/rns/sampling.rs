@@ -24,25 +24,43 @@ pub(super) fn uniform<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], seeds: &
     }
 }
 
-/// Makes small coefficients, each as `draw` makes it of one word, the same in every limb. Constant
-/// time.
+/// Makes small coefficients, each the difference of the two numbers that `draw` makes of one word, the same in every
+/// limb. Constant time.
 pub(super) fn small<B: Rns>(
     backend: B,
-    draw: fn(B, &mut [u64], &[u64], u64),
+    draw: fn(u64) -> [u64; 2],
     ring: &Ring,
     out: &mut [u64],
     key: &[u64],
     index: u64,
 ) {
     let n = ring.degree();
-    let mut random = Zeroizing::new([0; STREAM_WORDS]);
+    let [mut random, mut less] = [(); 2].map(|()| Zeroizing::new([0; STREAM_WORDS]));
     for first in (0..n).step_by(STREAM_WORDS) {
         let run = first..n.min(first + STREAM_WORDS);
         backend.keystream(&mut random, key, index, first as u64);
+        random.iter_mut().zip(less.iter_mut()).for_each(|(x, y)| [*x, *y] = draw(*x));
         for (limb, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
-            draw(backend, &mut limb[run.clone()], &random[..run.len()], q);
+            backend.sub(&mut limb[run.clone()], &random[..run.len()], &less[..run.len()], q);
         }
     }
+}
+
+/// Noise of a random word; see `Builder::noise`. The ones of both runs of bits are counted at once, one run in each
+/// half of a word, by what vectors of any processor can do.
+pub(super) fn noise(word: u64) -> [u64; 2] {
+    const RUN: u64 = (1 << 21) - 1;
+    let x = word & RUN | (word >> 21 & RUN) << 32;
+    let pairs = x - (x >> 1 & 0x5555_5555_5555_5555);
+    let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    let sums = bytes + (bytes >> 8) + (bytes >> 16);
+    [sums & 0x1f, sums >> 32 & 0x1f]
+}
+
+/// A ternary coefficient of a random word; see `Builder::ternary`.
+pub(super) fn ternary(word: u64) -> [u64; 2] {
+    [((3 * u128::from(word)) >> 64) as u64, 1]
 }
 
 #[cfg(test)]
@@ -122,21 +140,22 @@ mod tests {
         }
     }
 
-    fn check_digits<B: Rns>(backend: B) {
-        let (third, q) = (u64::MAX / 3, 193);
-        let words = [0, third, third + 1, 2 * third, 2 * third + 1, u64::MAX, 1 << 63, 1];
-        let mut digits = [7; 8];
-        backend.ternary(&mut digits, &words, q);
-        assert_eq!(digits, [q - 1, q - 1, 0, 0, 1, 1, 0, q - 1]);
+    #[test]
+    fn ones_are_counted_in_each_run_of_bits() {
+        for word in [0, u64::MAX, 1, 1 << 20, 1 << 21, 1 << 41, 1 << 42, 0x1f_ffff, 0x1f_ffff << 21]
+        {
+            let [more, less] = noise(word);
+            let run = |from: u32| u64::from((word >> from & ((1 << 21) - 1)).count_ones());
+            assert_eq!([more, less], [run(0), run(21)], "{word:x}");
+        }
     }
 
     #[test]
     fn words_around_the_thirds_give_the_right_digits() {
-        check_digits(Portable);
-        #[cfg(target_arch = "x86_64")]
-        if let Some(ifma) = crate::cpu::ifma::Ifma::detect() {
-            check_digits(ifma);
-        }
+        let third = u64::MAX / 3;
+        let words = [0, third, third + 1, 2 * third, 2 * third + 1, u64::MAX, 1 << 63, 1];
+        let digits = words.map(|word| ternary(word)[0]);
+        assert_eq!(digits, [0, 0, 1, 1, 2, 2, 1, 0]);
     }
 
     proptest! {

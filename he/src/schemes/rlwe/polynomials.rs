@@ -1,7 +1,11 @@
 //! Groups of a sum as polynomials: packed, encrypted and written, or decrypted and rounded, one after the
 //! other while each is in cache.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    mem,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use ciphergram_accel::{Engine, Operand, Program, beats};
 use zeroize::Zeroizing;
@@ -21,6 +25,7 @@ pub(super) struct PolynomialEncryptor {
     pub(super) program: Program,
     pub(super) seed: [u64; 4],
     pub(super) noise_key: Zeroizing<[u64; 4]>,
+    pub(super) buffers: Buffers,
 }
 
 /// Coefficients of the fewest whole beats, whatever the ring.
@@ -29,9 +34,12 @@ const UNIT: usize = 5;
 /// Words of a polynomial of the larger one of the small rings.
 const SMALL_WORDS: usize = 4 * 8192;
 
+/// Memory that a batch left, for the next: fresh memory costs a tenth of what is done with it.
+pub(super) type Buffers = Mutex<Vec<PolynomialBuffer>>;
+
 /// Memory for a polynomial, kept from one to the next.
 #[derive(Default)]
-struct PolynomialBuffer {
+pub(super) struct PolynomialBuffer {
     fields: FieldRoom,
     message: Zeroizing<Vec<u64>>,
     slot: Zeroizing<Vec<u64>>,
@@ -39,6 +47,23 @@ struct PolynomialBuffer {
     slots: Zeroizing<Vec<u64>>,
     /// The part that is not sent would tell of the part that is.
     sealed: Zeroizing<Vec<u64>>,
+}
+
+/// A buffer that goes back where it was.
+struct BorrowedBuffer<'a>(PolynomialBuffer, &'a Buffers);
+
+impl<'a> BorrowedBuffer<'a> {
+    fn of(buffers: &'a Buffers) -> Self {
+        let kept = buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self(kept.unwrap_or_default(), buffers)
+    }
+}
+
+impl Drop for BorrowedBuffer<'_> {
+    fn drop(&mut self) {
+        let Self(buffer, buffers) = self;
+        buffers.lock().unwrap_or_else(PoisonError::into_inner).push(mem::take(buffer));
+    }
 }
 
 impl UpdateEncryptor for PolynomialEncryptor {
@@ -69,10 +94,10 @@ impl UpdateEncryptor for PolynomialEncryptor {
             groups.push((group, bytes));
             rest = after;
         }
-        let seal = |room: &mut PolynomialBuffer, (group, bytes): (Range<u32>, &mut [u8])| {
-            self.seal_group(engine, packing, group, room, bytes)
+        let seal = |room: &mut BorrowedBuffer<'_>, (group, bytes): (Range<u32>, &mut [u8])| {
+            self.seal_group(engine, packing, group, &mut room.0, bytes)
         };
-        spread(groups, PolynomialBuffer::default, seal).into_iter().collect()
+        spread(groups, || BorrowedBuffer::of(&self.buffers), seal).into_iter().collect()
     }
 }
 
@@ -89,8 +114,11 @@ impl PolynomialEncryptor {
         let (ring, g) = (&self.parameters.ring, &self.parameters.geometry);
         let (degree, words_each, each) =
             (ring.degree(), ring.primes().len(), g.group_chunks as u32);
-        // Zero where nothing is sealed: a resumed polynomial must not carry chunks sealed before.
-        room.message.clear();
+        let values = packing.chunks().values_in(&own).len();
+        if values < g.group_chunks * g.values_per_chunk() {
+            // Zero where nothing is sealed: a resumed polynomial must not carry chunks sealed before.
+            room.message.clear();
+        }
         room.message.resize(degree * self.parameters.message_words(), 0);
         room.slot.resize(words_each, 0);
         room.slots.resize(words_each * g.slots_per_chunk, 0);

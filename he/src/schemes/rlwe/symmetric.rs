@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{
     parameters::RlweParameters,
-    polynomials::{DecryptPolynomial, PolynomialEncryptor, opener},
+    polynomials::{Buffers, DecryptPolynomial, PolynomialEncryptor, opener},
     secret::{OF_SUMS, RlweSecret, host},
 };
 use crate::{
@@ -147,7 +147,8 @@ pub(crate) fn encryptor(
     noise_key: Zeroizing<[u64; 4]>,
 ) -> Box<dyn UpdateEncryptor> {
     let program = encrypt_program(secret, parameters);
-    Box::new(PolynomialEncryptor { parameters: parameters.clone(), program, seed, noise_key })
+    let (parameters, buffers) = (parameters.clone(), Buffers::default());
+    Box::new(PolynomialEncryptor { parameters, program, seed, noise_key, buffers })
 }
 
 /// Makes an opener of a sum of contributions that are all under the uniform polynomials of one seed, each with its own
