@@ -187,17 +187,19 @@ def subject_of(peers):
     return "vectors" if any(label.startswith("ckks-") for label in labels) else "paillier"
 
 
-def ours_of(all_peers):
-    """Returns what each comparison calls ours: where there are several, by the path that the processor took."""
-    if len(all_peers) == 1:
-        return [OURS_NAME]
-    paths = (engine["description"] for peers in all_peers for engine in peers["machine"]["engines"][:1])
-    return [f"{OURS_NAME}, {path.partition(',')[0]}" for path in paths]
+def path_of(peers):
+    """Names the path that our processor took."""
+    engines = (peers["machine"] or {}).get("engines", [])
+    return engines[0]["description"].partition(",")[0] if engines else "?"
 
 
 def panels_of(all_peers):
-    """Returns the measures of comparisons: title, figures by library, ours first, and how a figure is written."""
-    peers, names = all_peers[0], ours_of(all_peers)
+    """Returns the measures of comparisons: title, figures by library, ours first, and how a figure is written.
+
+    Rivals are those of the first; ours are of all, each named by its path.
+    """
+    peers = all_peers[0]
+    names = [OURS_NAME if len(all_peers) == 1 else f"{OURS_NAME}, {path_of(of)}" for of in all_peers]
     subject = subject_of(peers)
     rows = [row for row in peers["rows"] if row["rivals_s"]]
     # What only some do comes last.
@@ -234,8 +236,9 @@ def draw_peers(all_peers):
     )
     words = f"{SUBJECTS[subject_of(peers)]}: one core, in turn"
     words += f", {peers['rounds']} × {peers['seconds']} s a side, medians"
-    if 1 - peers["least_share"] > DISTURBED:
-        words += f"; other work had the core for up to {1 - peers['least_share']:.0%} of the time"
+    words += "; libraries of the first run" if len(all_peers) > 1 else ""
+    if (busy := 1 - min(of["least_share"] for of in all_peers)) > DISTURBED:
+        words += f"; other work had the core for up to {busy:.0%} of the time"
     figure.suptitle(words, x=0, ha="left", fontsize=10)
     for axis in axes.flat[len(panels):]:
         axis.axis("off")
@@ -317,7 +320,8 @@ def page(figures, reports, all_peers):
     for peers in all_peers:
         missing = [rival for rival in peers["rivals"] if rival.get("failure")]
         lines = [f"{rival['name']} is not measured: {rival['failure']}" for rival in missing]
-        parts += [f"<p>{html.escape(line)}</p>" for line in lines + peers.get("problems", [])]
+        lines = [f"<p>{html.escape(line)}</p>" for line in lines + peers.get("problems", [])]
+        parts += [line for line in lines if line not in parts]
     for label, report in reports:
         parts += [f"<h2>{html.escape(label)}</h2>", table(["", ""], facts_of(report).items())]
         parts.append(table(COLUMNS, [cells_of(row) for row in report["rows"] if row["median_s"]]))
@@ -366,7 +370,11 @@ def main():
         subjects = defaultdict(list)
         for peers in all_peers:
             subjects[subject_of(peers)].append(peers)
-        figures = [draw_peers(of_one) for of_one in subjects.values()]
+        # What one processor did on several paths is one picture.
+        figures = []
+        for of_one in subjects.values():
+            are_paths = len(set(map(path_of, of_one))) == len(of_one)
+            figures += map(draw_peers, [of_one] if are_paths else [[peers] for peers in of_one])
         if reports:
             figures += [draw_operations(reports), *(draw_round(*report) for report in reports), draw_bytes(reports)]
     except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -68,42 +68,36 @@ const PRODUCTS: usize = BLOCK;
 pub struct CpuEngine(Box<dyn Measure>);
 
 /// The engine of one kind of processor.
-struct ProcessorEngine<B: Backend, R> {
+struct ProcessorEngine<B: Backend> {
     name: &'static str,
     residues: Steps<B>,
-    polynomials: RnsSteps<R>,
-    /// What big residues take of which a program has one: that is quicker than one lane of several.
-    alone: Option<Steps<Portable>>,
+    polynomials: RnsSteps<B>,
+    /// What takes the big residues of a program that has one of each: one lane of several would be slower.
+    alone: Steps<Portable>,
 }
 
 /// What steps of a run of an engine take.
-struct RunSteps<'e, S: Backend, B: Backend, R> {
+struct RunSteps<'e, S: Backend, B: Backend> {
     residues: &'e Steps<S>,
-    engine: &'e ProcessorEngine<B, R>,
+    engine: &'e ProcessorEngine<B>,
 }
 
-impl<B: Backend + 'static, R: Rns> ProcessorEngine<B, R> {
-    fn engine(
-        name: &'static str,
-        (residues, polynomials): (B, R),
-        alone: Option<Steps<Portable>>,
-    ) -> CpuEngine {
-        let (residues, polynomials) = (Steps::new(residues), RnsSteps::new(polynomials));
-        CpuEngine(Box::new(Self { name, residues, polynomials, alone }))
+impl<B: Backend + Rns> ProcessorEngine<B> {
+    fn engine(name: &'static str, token: B) -> CpuEngine {
+        let (residues, polynomials) = (Steps::new(token), RnsSteps::new(token));
+        CpuEngine(Box::new(Self { name, residues, polynomials, alone: Steps::new(Portable) }))
     }
-}
 
-impl<B: Backend, R> ProcessorEngine<B, R> {
     /// Returns what takes the big residues of a program that has one of each. Of a simultaneous power lanes take bases.
     fn alone_for(&self, program: &Program, operands: &[Operand<'_>]) -> Option<&Steps<Portable>> {
-        self.alone.as_ref().filter(|_| {
-            matches!(program.work(), Work::Residues { dot: false, .. })
-                && interpret::count(program, operands) == 1
-        })
+        let is_alone = B::LANES > 1
+            && matches!(program.work(), Work::Residues { dot: false, .. })
+            && interpret::count(program, operands) == 1;
+        is_alone.then_some(&self.alone)
     }
 }
 
-impl<B: Backend, R: Rns> Engine for ProcessorEngine<B, R> {
+impl<B: Backend + Rns> Engine for ProcessorEngine<B> {
     fn name(&self) -> &'static str {
         "cpu"
     }
@@ -127,7 +121,7 @@ impl<B: Backend, R: Rns> Engine for ProcessorEngine<B, R> {
     }
 }
 
-impl<B: Backend, R: Rns> Measure for ProcessorEngine<B, R> {
+impl<B: Backend + Rns> Measure for ProcessorEngine<B> {
     fn multiply_rate(&self) -> Option<f64> {
         Some(self.residues.multiply_rate())
     }
@@ -139,7 +133,7 @@ impl<B: Backend, R: Rns> Measure for ProcessorEngine<B, R> {
     }
 }
 
-impl<S: Backend, B: Backend, R: Rns> Kernels for RunSteps<'_, S, B, R> {
+impl<S: Backend, B: Backend + Rns> Kernels for RunSteps<'_, S, B> {
     fn blocks(&self, program: &Program) -> Blocks {
         let of_items = |units, least| Blocks { unit: 1, units, parts: 4, least };
         match program.work() {
@@ -164,7 +158,7 @@ impl<S: Backend, B: Backend, R: Rns> Kernels for RunSteps<'_, S, B, R> {
         if !matches!(program.work(), Work::Beats { .. }) {
             self.engine.polynomials.sweep();
             self.engine.residues.sweep();
-            self.engine.alone.iter().for_each(Steps::sweep);
+            self.engine.alone.sweep();
             self.residues.prepare(program);
         }
     }
@@ -258,7 +252,7 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = wanted_ifma() {
             let name = "AVX-512 IFMA, eight numbers at a time";
-            return ProcessorEngine::engine(name, (token, token), Some(Steps::new(Portable)));
+            return ProcessorEngine::engine(name, token);
         }
         Self::avx2().unwrap_or_else(Self::portable)
     }
@@ -269,7 +263,7 @@ impl CpuEngine {
         #[cfg(target_arch = "x86_64")]
         return Avx2::detect().map(|token| {
             let name = "AVX2 and FMA, four numbers at a time";
-            ProcessorEngine::engine(name, (token, token), Some(Steps::new(Portable)))
+            ProcessorEngine::engine(name, token)
         });
         #[cfg(not(target_arch = "x86_64"))]
         None
@@ -288,7 +282,7 @@ impl CpuEngine {
     /// Makes an engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
-        ProcessorEngine::engine("portable 64-bit arithmetic", (Portable, Portable), None)
+        ProcessorEngine::engine("portable 64-bit arithmetic", Portable)
     }
 }
 

@@ -1,8 +1,7 @@
-//! The streams that polynomials are drawn from, which a key, a number and a place in the stream name.
+//! Random streams that polynomials are drawn from, named by a key and a number.
 //!
-//! Noise and ternary secrets are hidden by theirs: ChaCha20. A uniform polynomial is public and so is its seed. Its
-//! stream hides nothing and need only have no structure, which the polynomial would have too: ChaCha8, which takes half
-//! of the time. What is known of the cipher tells seven rounds from random, with a secret key and at the cost of
+//! Noise and ternary secrets come from ChaCha20. Uniform polynomials and their seeds are public: their stream hides
+//! nothing, must only look random, and is ChaCha8, in half of the time. The best attacks known reach seven rounds, in
 //! more than 2^200 steps.
 //!
 //! # Source
@@ -20,25 +19,26 @@ pub(crate) const SECRET_ROUNDS: usize = 20;
 #[cfg(target_arch = "x86_64")]
 pub(crate) const PUBLIC_ROUNDS: usize = 8;
 
-macro_rules! stream {
-    ($rng:ident, $key:expr, $number:expr, $word:expr) => {{
-        let mut bytes = Zeroizing::new([0; 32]);
-        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip($key) {
-            *bytes = word.to_le_bytes();
-        }
-        let mut rng = $rng::from_seed(*bytes);
-        rng.set_stream($number);
-        rng.set_word_pos(2 * u128::from($word));
-        rng
-    }};
-}
-
 /// Returns the stream of secrets with this number under a key, from its word `word` of 64 bits on.
 pub(crate) fn secret(key: &[u64], number: u64, word: u64) -> ChaCha20Rng {
-    stream!(ChaCha20Rng, key, number, word)
+    let mut rng = ChaCha20Rng::from_seed(*bytes(key));
+    rng.set_stream(number);
+    rng.set_word_pos(2 * u128::from(word));
+    rng
 }
 
 /// Returns the public stream with this number that a seed names, from its word `word` of 64 bits on.
 pub(crate) fn public(seed: &[u64], number: u64, word: u64) -> ChaCha8Rng {
-    stream!(ChaCha8Rng, seed, number, word)
+    let mut rng = ChaCha8Rng::from_seed(*bytes(seed));
+    rng.set_stream(number);
+    rng.set_word_pos(2 * u128::from(word));
+    rng
+}
+
+fn bytes(key: &[u64]) -> Zeroizing<[u8; 32]> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(key) {
+        *bytes = word.to_le_bytes();
+    }
+    bytes
 }

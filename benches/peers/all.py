@@ -33,7 +33,7 @@ PAILLIER_OPERATIONS = "encrypt,decrypt,add,mul_plain"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true",
-                        help="some minutes instead of half an hour: one pair of each, keys of 2048 bits")
+                        help="some minutes instead of an hour: one pair of each, keys of 2048 bits")
     parser.add_argument("--binary", type=Path, help="the ciphergram to measure [built if not given]")
     parser.add_argument("--out", type=Path, default=TARGET / "peers", metavar="FOLDER",
                         help="where the page and the pictures go [%(default)s]")
@@ -74,7 +74,8 @@ def measure(options, binary, folder, suffix=""):
 
 def has_avx512(file):
     """Returns whether what was measured took the path of AVX-512."""
-    return any("AVX-512" in engine["description"] for engine in json.loads(file.read_text())["machine"]["engines"])
+    machine = json.loads(file.read_text())["machine"] or {}
+    return any("AVX-512" in engine["description"] for engine in machine.get("engines", []))
 
 
 def draw(options, files):
@@ -106,12 +107,12 @@ def main():
     files, is_complete = measure(options, binary, folder)
     if not files:
         sys.exit("error: nothing was measured")
-    files = {name: [file] for name, file in files.items()}
-    if all(has_avx512(file) for [file] in files.values()):
+    runs = [files]
+    if any(map(has_avx512, files.values())):
         os.environ["CIPHERGRAM_CPU"] = "avx2"
         others, are_complete = measure(options, binary, folder, "-avx2")
-        files = {name: [*paths, *filter(None, [others.get(name)])] for name, paths in files.items()}
-        is_complete = is_complete and are_complete
+        runs, is_complete = [files, others], is_complete and are_complete
+    files = {name: [run[name] for run in runs if name in run] for name in files}
     return 0 if draw(options, files) and is_complete else 1
 
 

@@ -22,12 +22,6 @@ use crate::{
 
 use report::{Report, VERSION, busy, describe, machine, side_by_side};
 
-/// How to measure the paths that other processors would take, the slowest last.
-const OTHER_PROCESSORS: [&str; 2] = [
-    "CIPHERGRAM_CPU=avx2 for those without AVX-512",
-    "CIPHERGRAM_CPU=portable for those without AVX2",
-];
-
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     // Nobody wants to learn after minutes that the figures have no place to go.
     let inputs: Vec<_> = args.compare.iter().map(PathBuf::as_path).collect();
@@ -84,10 +78,10 @@ fn measure(args: &Bench, bits: &[u32]) -> Result<Report, Failure> {
     };
     print(&describe(&report.machine))?;
     engines.iter().try_for_each(|engine| print(&engine.line()))?;
-    let slower = CpuEngine::paths().len() - 1;
-    if args.engine.contains(&Choice::Cpu) && slower > 0 {
-        let others = OTHER_PROCESSORS[OTHER_PROCESSORS.len() - slower..].join(", ");
-        print(&format!("other processors: {others}"))?;
+    if args.engine.contains(&Choice::Cpu) && CpuEngine::paths().len() > 1 {
+        print(
+            "CIPHERGRAM_CPU=avx2 or =portable measures what processors without AVX-512 or AVX2 do",
+        )?;
     }
     if args.ops.has_paillier() && bits.contains(&INSECURE_BITS) {
         print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;

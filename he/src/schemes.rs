@@ -204,11 +204,11 @@ pub(crate) trait Opener: Sync {
     /// cores; runs of more are spread by the engine, and go one after the other.
     fn groups_at_once(&self) -> usize;
 
-    /// Returns the words of decrypted integers of a group, and the words of a slot.
+    /// Returns the words that it needs in [`Scratch`]: of the integers of a group, and of each slot of a chunk.
     fn sizes(&self) -> (usize, usize);
 
-    /// Decrypts groups, whose words in `scratch` were checked, and shows `take` the slots of each chunk, noise
-    /// and margin removed.
+    /// Decrypts groups, whose words in `scratch` were checked, and shows `take` the slots of each chunk, one after the
+    /// other and all of one length, noise and margin removed.
     ///
     /// # Errors
     /// The engine's.

@@ -123,12 +123,12 @@ fn files_of_later_versions_are_refused() {
     place.fails_with(1, "ranges --merge --out r.json ckks-sum/ranges.json", &[&words]);
     place.fails_with(1, "inspect ckks-sum/ranges.json", &[&words]);
     for (file, change) in [
-        ("public.json", (|json| json["ciphergram"]["version"] = json!(3)) as fn(&mut Value)),
-        ("secret.json", |json| json["pub"]["ciphergram"]["version"] = json!(3)),
+        ("public.json", (|json| json["ciphergram"]["version"] = json!(4)) as fn(&mut Value)),
+        ("secret.json", |json| json["pub"]["ciphergram"]["version"] = json!(4)),
     ] {
         let file = format!("ckks-sum/{file}");
         edit(&file, &change);
-        place.fails_with(1, &format!("inspect {file}"), &[&newer(&file, 3, 2)]);
+        place.fails_with(1, &format!("inspect {file}"), &[&newer(&file, 4, 3)]);
     }
     let mut sum = place.read("ckks-sum/sum");
     sum[8] = 200;

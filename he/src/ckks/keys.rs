@@ -18,7 +18,7 @@ use crate::{
 const SECRET: &str = "ciphergram 2026 ckks ternary secret";
 /// Domains of what the public key expands from: the seed of its uniform half, and the key of its noise.
 const PUBLIC_SEED: &str = "ciphergram 2026 ckks public seed";
-const PUBLIC_NOISE: &str = "ciphergram 2026 ckks public noise";
+const PUBLIC_NOISE: &str = "ciphergram 2026 ckks public noise under ChaCha8";
 /// Domain of key ids.
 const KEY_ID: &str = "ciphergram 2026 ckks key id";
 

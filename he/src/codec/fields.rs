@@ -56,8 +56,8 @@ impl Fields {
         })
     }
 
-    /// Returns zero if everything from field `first` on is zero.
-    pub(crate) fn rest(&self, words: &[u64], first: usize) -> u64 {
+    /// Returns the bits from field `first` on, joined by OR: zero if all are.
+    pub(crate) fn any_from(&self, words: &[u64], first: usize) -> u64 {
         let (word, bit) = self.place(first);
         let Some((low, above)) = words.get(word..).and_then(<[u64]>::split_first) else { return 0 };
         above.iter().fold(low >> bit, |any, word| any | word)
@@ -88,11 +88,12 @@ pub(crate) fn bits_at(words: &[u64], from: u32, count: u32) -> u128 {
 
 /// Returns whether bits `from .. to` of `words` are all zero.
 pub(crate) fn is_zero_between(words: &[u64], from: usize, to: usize) -> bool {
-    words.iter().enumerate().all(|(i, word)| {
+    let any = words.iter().enumerate().fold(0, |any, (i, word)| {
         // The part of this word that is meant.
         let [start, end] = [from, to].map(|bit| bit.clamp(64 * i, 64 * i + 64) - 64 * i);
-        start >= end || (word >> start) << (64 - (end - start)) == 0
-    })
+        any | if start < end { (word >> start) << (64 - (end - start)) } else { 0 }
+    });
+    any == 0
 }
 
 #[cfg(test)]
@@ -126,11 +127,11 @@ mod tests {
                 }
             }
             let last = count - 1;
-            prop_assert_eq!(fields.rest(&words, last) == 0, values[last - first] == 0);
-            prop_assert_eq!(fields.rest(&words, count), 0);
+            prop_assert_eq!(fields.any_from(&words, last) == 0, values[last - first] == 0);
+            prop_assert_eq!(fields.any_from(&words, count), 0);
             // Behind them another slot, all ones.
             let ones = [&words[..], &[u64::MAX; 2]].concat();
-            prop_assert!(fields.rest(&ones, last) != 0);
+            prop_assert!(fields.any_from(&ones, last) != 0);
             for (i, &value) in (first..).zip(&values) {
                 prop_assert_eq!(fields.take(&words, i).next(), Some(value.into()));
             }

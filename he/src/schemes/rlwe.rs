@@ -37,8 +37,8 @@
 //! - Sampling is two counts of ones in one word of a ChaCha20 stream: no table, no rejection and no
 //!   branch, so it takes the same time whatever it draws.
 //!
-//! Seeds grow to polynomials by ChaCha8. It is not asked to hide anything, for `a` is public: its polynomials need only
-//! have no structure. Whoever might look for a seed that has one knows the secret anyway.
+//! Seeds expand to `a` by ChaCha8, noise and secrets by ChaCha20. `a` is public, and its stream has nothing to hide: it
+//! is assumed to look random, also to whoever chose the seed.
 //!
 //! # Seeds
 //! A seed must never serve two contributions under one key: the difference of two `b`s of one `a`

@@ -415,22 +415,23 @@ impl<'a> Opening<'a> {
         let half = u64::from(self.parameters.half_steps());
         let (largest, offset) = (2 * k * half, (k * half) as i64);
         let fields = Fields::new(0, g.field_bits);
-        let (mut skipped, mut rest) = (g.head_fields, values);
-        // The top bit of the one shows a difference below zero.
+        // Fields of the head that are still to come, and values that are still to be read.
+        let (mut head, mut rest) = (g.head_fields, values);
+        // The top bit of the one shows a difference below zero; the other gathers what has to be zero.
         let (mut over, mut beside) = (0, 0);
         for slot in slots {
             // The head stands where the first values would.
-            let first = skipped.min(g.fields_per_slot);
-            skipped -= first;
+            let first = head.min(g.fields_per_slot);
+            head -= first;
             let (own, after) = rest.split_at_mut(rest.len().min(g.fields_per_slot - first));
-            beside |= fields.rest(slot, first + own.len());
+            beside |= fields.any_from(slot, first + own.len());
             for (out, value) in own.iter_mut().zip(fields.take(slot, first)) {
                 over |= largest.wrapping_sub(value);
                 *out = value as i64 - offset;
             }
             rest = after;
         }
-        over >> 63 == 0 && beside == 0
+        (over >> 63 | beside) == 0
     }
 }
 

@@ -78,7 +78,7 @@ fn a_bit_flipped_in_any_byte_is_found() {
                 };
                 let clear = match at {
                     0..8 => fault == FrameError::Magic,
-                    // The two versions before are read.
+                    // Versions 6 and 5, a bit away, are read.
                     8 if bit < 2 => fault == FrameError::Damaged,
                     8..10 => matches!(fault, FrameError::Version { .. }),
                     // A wrong length ends the body too late or too early.

@@ -35,22 +35,22 @@ pub(super) fn small<B: Rns>(
     index: u64,
 ) {
     let n = ring.degree();
-    let [mut random, mut less] = [(); 2].map(|()| Zeroizing::new([0; STREAM_WORDS]));
+    let [mut more, mut less] = [(); 2].map(|()| Zeroizing::new([0; STREAM_WORDS]));
     for first in (0..n).step_by(STREAM_WORDS) {
         let run = first..n.min(first + STREAM_WORDS);
-        backend.keystream(&mut random, key, index, first as u64);
-        random.iter_mut().zip(less.iter_mut()).for_each(|(x, y)| [*x, *y] = draw(*x));
+        backend.keystream(&mut more, key, index, first as u64);
+        more.iter_mut().zip(less.iter_mut()).for_each(|(word, less)| [*word, *less] = draw(*word));
         for (limb, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
-            backend.sub(&mut limb[run.clone()], &random[..run.len()], &less[..run.len()], q);
+            backend.sub(&mut limb[run.clone()], &more[..run.len()], &less[..run.len()], q);
         }
     }
 }
 
-/// Noise of a random word; see `Builder::noise`. The ones of both runs of bits are counted at once, one run in each
-/// half of a word, by what vectors of any processor can do.
+/// Noise of a random word, as [`centred_binomial`](crate::random::centred_binomial) but two counts: bits of both halves
+/// are added at once, by what vectors of any processor can do.
 pub(super) fn noise(word: u64) -> [u64; 2] {
-    const RUN: u64 = (1 << 21) - 1;
-    let x = word & RUN | (word >> 21 & RUN) << 32;
+    const HALF: u64 = (1 << 21) - 1;
+    let x = word & HALF | (word >> 21 & HALF) << 32;
     let pairs = x - (x >> 1 & 0x5555_5555_5555_5555);
     let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
     let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
@@ -72,7 +72,7 @@ mod tests {
     use rand_core::SeedableRng as _;
 
     use super::*;
-    use crate::{beats, cpu::portable::Portable};
+    use crate::{beats, cpu::portable::Portable, random::centred_binomial};
 
     const RUN: u64 = BLOCKS as u64;
 
@@ -145,8 +145,7 @@ mod tests {
         for word in [0, u64::MAX, 1, 1 << 20, 1 << 21, 1 << 41, 1 << 42, 0x1f_ffff, 0x1f_ffff << 21]
         {
             let [more, less] = noise(word);
-            let run = |from: u32| u64::from((word >> from & ((1 << 21) - 1)).count_ones());
-            assert_eq!([more, less], [run(0), run(21)], "{word:x}");
+            assert_eq!(more as i8 - less as i8, centred_binomial(word), "{word:x}");
         }
     }
 

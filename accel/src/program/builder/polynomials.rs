@@ -168,11 +168,11 @@ impl Builder {
     /// Adds the sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
     ///
     /// # Source
-    /// ChaCha8, of eight rounds as nothing here is secret, with the seed as key and `index` as 64-bit stream number, and
-    /// a block counter of 64 bits. A block is a [beat](crate::beats): ten lanes of 51 bits in eight little-endian `u64`, the last two bits unused. Residue
-    /// `p = N·limb + coefficient` has a lane of its own, wherever it is in a polynomial: with `p = 160·run + 16·k + j`
-    /// and `j` below 16, lane k of block `16·run + j`. It is the low `bits(q)` bits of the lane if these are below q;
-    /// else the first 128 bits of block `2^32 + p`, mod q.
+    /// ChaCha8 (nothing here is secret) with the seed as key, `index` as 64-bit stream number and a block counter of 64
+    /// bits. A block is a [beat](crate::beats): ten lanes of 51 bits in eight little-endian `u64`, the last two bits
+    /// unused. Residue `p = N·limb + coefficient` has a lane of its own, wherever it is in a polynomial: with
+    /// `p = 160·run + 16·k + j` and `j` below 16, lane k of block `16·run + j`. It is the low `bits(q)` bits of the
+    /// lane if these are below q; else the first 128 bits of block `2^32 + p`, mod q.
     ///
     /// So a residue is uniform to within `2^-78`, and engines compute each alone. The second draw has chance
     /// `1 − q / 2^bits(q)`: for the four largest primes of 50 bits at degree 8192, below 2^-29. Without it a residue

@@ -2,7 +2,6 @@
 //! other while each is in cache.
 
 use std::{
-    mem,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -25,17 +24,16 @@ pub(super) struct PolynomialEncryptor {
     pub(super) program: Program,
     pub(super) seed: [u64; 4],
     pub(super) noise_key: Zeroizing<[u64; 4]>,
-    pub(super) buffers: Buffers,
+    /// Memory that polynomials left, for the next: fresh memory costs a tenth of what is done with it.
+    pub(super) buffers: Mutex<Vec<PolynomialBuffer>>,
 }
 
-/// Coefficients of the fewest whole beats, whatever the ring.
+/// [`Geometry::slots_per_unit`](crate::params::Geometry::slots_per_unit) of every ring: a constant, so that loops over
+/// it unroll.
 const UNIT: usize = 5;
 
 /// Words of a polynomial of the larger one of the small rings.
 const SMALL_WORDS: usize = 4 * 8192;
-
-/// Memory that a batch left, for the next: fresh memory costs a tenth of what is done with it.
-pub(super) type Buffers = Mutex<Vec<PolynomialBuffer>>;
 
 /// Memory for a polynomial, kept from one to the next.
 #[derive(Default)]
@@ -47,23 +45,6 @@ pub(super) struct PolynomialBuffer {
     slots: Zeroizing<Vec<u64>>,
     /// The part that is not sent would tell of the part that is.
     sealed: Zeroizing<Vec<u64>>,
-}
-
-/// A buffer that goes back where it was.
-struct BorrowedBuffer<'a>(PolynomialBuffer, &'a Buffers);
-
-impl<'a> BorrowedBuffer<'a> {
-    fn of(buffers: &'a Buffers) -> Self {
-        let kept = buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Self(kept.unwrap_or_default(), buffers)
-    }
-}
-
-impl Drop for BorrowedBuffer<'_> {
-    fn drop(&mut self) {
-        let Self(buffer, buffers) = self;
-        buffers.lock().unwrap_or_else(PoisonError::into_inner).push(mem::take(buffer));
-    }
 }
 
 impl UpdateEncryptor for PolynomialEncryptor {
@@ -94,10 +75,15 @@ impl UpdateEncryptor for PolynomialEncryptor {
             groups.push((group, bytes));
             rest = after;
         }
-        let seal = |room: &mut BorrowedBuffer<'_>, (group, bytes): (Range<u32>, &mut [u8])| {
-            self.seal_group(engine, packing, group, &mut room.0, bytes)
+        let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let seal = |(): &mut (), (group, bytes): (Range<u32>, &mut [u8])| {
+            let kept = buffers().pop();
+            let mut buffer = kept.unwrap_or_default();
+            let sealed = self.seal_group(engine, packing, group, &mut buffer, bytes);
+            buffers().push(buffer);
+            sealed
         };
-        spread(groups, || BorrowedBuffer::of(&self.buffers), seal).into_iter().collect()
+        spread(groups, || (), seal).into_iter().collect()
     }
 }
 
@@ -222,6 +208,7 @@ impl<const W: usize, D: DecryptPolynomial> Opener for GroupOpener<'_, W, D> {
 
 impl<'a, const W: usize, D: DecryptPolynomial + 'a> GroupOpener<'a, W, D> {
     fn boxed(parameters: &'a RlweParameters, polynomials: D) -> Box<dyn Opener + 'a> {
+        debug_assert_eq!(parameters.geometry.slots_per_unit, UNIT);
         Box::new(Self { parameters, rounding: Rounding::new(parameters), polynomials })
     }
 }

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{
     parameters::RlweParameters,
-    polynomials::{Buffers, DecryptPolynomial, PolynomialEncryptor, opener},
+    polynomials::{DecryptPolynomial, PolynomialEncryptor, opener},
     secret::{OF_SUMS, RlweSecret, host},
 };
 use crate::{
@@ -75,7 +75,7 @@ impl SymmetricKey {
         let material = Zeroizing::new([&seed[..], &degree.to_le_bytes()].concat());
         let derive = |context| Zeroizing::new(blake3::derive_key(context, &material));
         let secrets = derive("ciphergram 2026 ckks-sum secrets of statements");
-        let noise = derive("ciphergram 2026 ckks-sum noise of contributions");
+        let noise = derive("ciphergram 2026 ckks-sum noise of contributions under ChaCha8");
         Self { secrets, noise, parameters, last: Mutex::default() }
     }
 
@@ -147,7 +147,7 @@ pub(crate) fn encryptor(
     noise_key: Zeroizing<[u64; 4]>,
 ) -> Box<dyn UpdateEncryptor> {
     let program = encrypt_program(secret, parameters);
-    let (parameters, buffers) = (parameters.clone(), Buffers::default());
+    let (parameters, buffers) = (parameters.clone(), Mutex::default());
     Box::new(PolynomialEncryptor { parameters, program, seed, noise_key, buffers })
 }
 
