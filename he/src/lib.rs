@@ -25,7 +25,6 @@
 //! | [`Member`] | a client of a job: proposes, seals and opens |
 //! | [`vectors`] | tensors under [`ckks`], and jobs on them: sums, screening, predictions |
 //! | [`versions`] | versions of files |
-//! | [`mod_arith`] | batched modular products and powers |
 //!
 //! # Conventions
 //!
@@ -51,7 +50,6 @@ pub mod job;
 pub mod keys;
 mod ledger;
 mod member;
-pub mod mod_arith;
 pub mod params;
 pub mod private_ranges;
 pub mod random;
@@ -81,7 +79,6 @@ pub use keys::{
 };
 pub use ledger::Ledger;
 pub use member::{Member, MemberFiles};
-pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};
 pub use tensors::{Dtype, Integers, Tensor, TensorSpec, Update};

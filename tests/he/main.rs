@@ -15,7 +15,6 @@ mod keys {
     mod secret;
 }
 mod ledger;
-mod mod_arith;
 mod private_ranges;
 mod schemes {
     mod paillier;

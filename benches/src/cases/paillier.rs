@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Engine as _, Exponents, Public, Residues, Secret, random::StreamRng};
+use ciphergram_accel::{
+    Builder, Engine as _, Exponents, Operand, Program, Public, Residues, Secrecy, Secret,
+    random::StreamRng,
+};
 use ciphergram_he::{
-    Error, ModArith, Parameters, Scheme,
+    Parameters, Scheme,
     paillier::{
         Ciphertexts, Encryptor, Evaluator, Matrix, PaillierModulus, PaillierSecret, Plaintexts,
         Scalars,
@@ -83,8 +86,14 @@ impl Shop {
         Evaluator::new(self.modulus(), self.engine.clone())
     }
 
-    fn arithmetic(&self) -> ModArith {
-        ModArith::new(self.modulus().n_squared(), self.engine.clone())
+    /// Returns the program that raises numbers modulo n² to exponents of `bits` bits.
+    fn power<S: Secrecy>(&self, bits: u32) -> Program {
+        let mut b = Builder::new("mod_exp");
+        let base = b.residues("base", self.modulus().n_squared());
+        let e = b.exponents::<S>("e", bits);
+        let power = b.pow("power", base, e);
+        b.output(power);
+        b.build()
     }
 
     pub(super) fn encrypt(&mut self, owner: bool, count: usize) -> Result<Work<'static>, Failure> {
@@ -131,8 +140,17 @@ impl Shop {
     }
 
     pub(super) fn mod_mul(&mut self, count: usize) -> Result<Work<'static>, Failure> {
-        let (arithmetic, a, b) = (self.arithmetic(), self.residues(count)?, self.residues(count)?);
-        Ok(timed(move || arithmetic.mod_mul(&a, &b)))
+        let mut b = Builder::new("mod_mul");
+        let [x, y] = ["x", "y"].map(|name| b.residues(name, self.modulus().n_squared()));
+        let product = b.mul("product", x, y);
+        b.output(product);
+        let (program, engine) = (b.build(), self.engine.clone());
+        let (x, y, mut out) = (self.residues(count)?, self.residues(count)?, self.residues(count)?);
+        let product = move || {
+            let out = Operand::Out(out.words_mut());
+            engine.run(&program, &mut [(&x).into(), (&y).into(), out])
+        };
+        Ok(timed(product))
     }
 
     pub(super) fn mul_plain(&mut self, count: usize) -> Result<Work<'static>, Failure> {
@@ -154,12 +172,15 @@ impl Shop {
     /// Does what a matrix product does for each of `count` entries, one by one: a multiplication by a secret unsigned
     /// scalar of as many bits, and an addition. Signs would make it slower.
     pub(super) fn singles(&mut self, count: usize) -> Result<Work<'static>, Failure> {
-        let (evaluator, arithmetic) = (self.evaluator(), self.arithmetic());
+        let (evaluator, program) = (self.evaluator(), self.power::<Secret>(MATRIX_BITS));
         let (a, b) = (self.ciphertexts(count)?, self.ciphertexts(count)?);
-        let bases = self.residues(count)?;
+        let (bases, mut out, engine) =
+            (self.residues(count)?, self.residues(count)?, self.engine.clone());
         let entries = Exponents::<Secret>::new(MATRIX_BITS, self.words(count, 1, MATRIX_BITS));
         Ok(timed(move || {
-            Ok::<_, Error>((arithmetic.mod_exp(&bases, &entries)?, evaluator.add(&a, &b)?))
+            let power = Operand::Out(out.words_mut());
+            engine.run(&program, &mut [(&bases).into(), (&entries).into(), power])?;
+            evaluator.add(&a, &b)
         }))
     }
 
@@ -170,8 +191,13 @@ impl Shop {
         let tops = words.chunks_mut(each).filter_map(<[u64]>::last_mut);
         tops.for_each(|top| *top |= 1 << ((bits - 1) % 64));
         let (bases, exponents) = (self.residues(count)?, Exponents::<Public>::new(bits, words));
-        let arithmetic = self.arithmetic();
-        Ok(timed(move || arithmetic.mod_exp(&bases, &exponents)))
+        let (program, engine, mut out) =
+            (self.power::<Public>(bits), self.engine.clone(), self.residues(count)?);
+        let power = move || {
+            let out = Operand::Out(out.words_mut());
+            engine.run(&program, &mut [(&bases).into(), (&exponents).into(), out])
+        };
+        Ok(timed(power))
     }
 
     /// Corrects one batch again and again: an addition before each time gives it something to correct.

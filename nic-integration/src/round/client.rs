@@ -21,7 +21,7 @@ use crate::proto::{
 
 use super::message::{
     AnswerMessage, AttendMessage, JoinMessage, MAX_ROUND_MESSAGE_BYTES, MessageKind, OpenMessage,
-    ProbeMessage, ReadyMessage, RefuseMessage, RequestMessage, SharesMessage,
+    ProbeMessage, ReadyMessage, RefuseMessage, RequestMessage, RoundVersion, SharesMessage,
 };
 pub use event::{RoundClientEvent, RoundOpening, SumLayout, Sums};
 
@@ -186,6 +186,7 @@ impl RoundClient {
         // Before the round can open: its terms name what openers told.
         self.say_attending(now);
         let join = JoinMessage {
+            version: RoundVersion,
             contributor: self.config.contributor,
             inbox: self.inbox,
             resume: self.resume,

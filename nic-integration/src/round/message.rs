@@ -40,6 +40,125 @@ impl MessageKind {
     }
 }
 
+/// A field of a message.
+trait Field: Sized {
+    fn put(&self, bytes: &mut Vec<u8>);
+
+    /// # Errors
+    /// The message ends within it, or it is none.
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError>;
+}
+
+/// Defines messages: their fields, one after the other.
+macro_rules! messages {
+    ($(
+        $(#[$doc:meta])*
+        struct $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) struct $name { $($(#[$field_doc])* pub(crate) $field: $kind,)* }
+
+        impl $name {
+            pub(crate) fn encode(&self) -> Vec<u8> {
+                let mut bytes = vec![];
+                $(self.$field.put(&mut bytes);)*
+                bytes
+            }
+
+            pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+                let mut reader = MessageReader::new(bytes);
+                let message = Self { $($field: Field::read(&mut reader)?,)* };
+                reader.end()?;
+                Ok(message)
+            }
+        }
+    )*};
+}
+
+messages! {
+    /// Client to aggregator: a request to take part.
+    struct JoinMessage {
+        version: RoundVersion,
+        contributor: u16,
+        inbox: u32,
+        resume: Option<Resume>,
+        contribution: ContributionId,
+        hello: Vec<u8>,
+    }
+
+    /// Aggregator to client: the round is open.
+    struct OpenMessage {
+        contribution: ContributionId,
+        round: u32,
+        incarnation: u32,
+        rkey: u32,
+        /// Ascending within a round: of two OPENs the larger grant is the later one.
+        grant: u32,
+        declared: u16,
+        min_clients: u16,
+        /// Whether each chunk counts by itself.
+        by_chunk: bool,
+        deadline_ms: u64,
+        contributors: Vec<u16>,
+        terms: Vec<u8>,
+    }
+
+    /// Client to aggregator: the region for the sums.
+    struct ReadyMessage {
+        round: u32,
+        /// The grant of the OPEN that it answers.
+        grant: u32,
+        rkey: u32,
+        /// Chunk `c` is written at `c · stride`.
+        stride: u32,
+    }
+
+    /// Client to aggregator: a question whether the client still waits or is in a round.
+    struct ProbeMessage {
+        contributor: u16,
+        inbox: u32,
+        contribution: ContributionId,
+    }
+
+    /// Aggregator to client: a refusal, and the reason.
+    struct RefuseMessage {
+        contribution: ContributionId,
+        reason: String,
+    }
+
+    /// Client to aggregator: the shares that its contribution opens by, for the openers.
+    struct SharesMessage {
+        round: u32,
+        contribution: ContributionId,
+        shares: Vec<u8>,
+    }
+
+    /// Opener to aggregator: it is there, and can be asked.
+    struct AttendMessage {
+        opener: u8,
+        inbox: u32,
+        hello: Vec<u8>,
+    }
+
+    /// Aggregator to opener: a request about the sums of a round.
+    struct RequestMessage {
+        round: u32,
+        request: Vec<u8>,
+    }
+
+    /// Opener to aggregator: its answer to a request, or the reason why it gives none.
+    struct AnswerMessage {
+        round: u32,
+        opener: u8,
+        answer: Result<Vec<u8>, String>,
+    }
+}
+
+/// The version that a JOIN begins with: another one is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoundVersion;
+
 /// The round that a re-joining client was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resume {
@@ -47,91 +166,6 @@ pub struct Resume {
     pub incarnation: u32,
     /// The round.
     pub round: u32,
-}
-
-/// Client to aggregator: a request to take part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JoinMessage {
-    pub(crate) contributor: u16,
-    pub(crate) inbox: u32,
-    pub(crate) resume: Option<Resume>,
-    pub(crate) contribution: ContributionId,
-    pub(crate) hello: Vec<u8>,
-}
-
-/// Aggregator to client: the round is open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OpenMessage {
-    pub(crate) contribution: ContributionId,
-    pub(crate) round: u32,
-    pub(crate) incarnation: u32,
-    pub(crate) rkey: u32,
-    /// Ascending within a round: of two OPENs the larger grant is the later one.
-    pub(crate) grant: u32,
-    pub(crate) declared: u16,
-    pub(crate) min_clients: u16,
-    /// Whether each chunk counts by itself.
-    pub(crate) by_chunk: bool,
-    pub(crate) deadline_ms: u64,
-    pub(crate) contributors: Vec<u16>,
-    pub(crate) terms: Vec<u8>,
-}
-
-/// Client to aggregator: the region for the sums.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadyMessage {
-    pub(crate) round: u32,
-    /// The grant of the OPEN that it answers.
-    pub(crate) grant: u32,
-    pub(crate) rkey: u32,
-    /// Chunk `c` is written at `c · stride`.
-    pub(crate) stride: u32,
-}
-
-/// Client to aggregator: a question whether the client still waits or is in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProbeMessage {
-    pub(crate) contributor: u16,
-    pub(crate) inbox: u32,
-    pub(crate) contribution: ContributionId,
-}
-
-/// Aggregator to client: a refusal, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RefuseMessage {
-    pub(crate) contribution: ContributionId,
-    pub(crate) reason: String,
-}
-
-/// Client to aggregator: the shares that its contribution opens by, for the openers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SharesMessage {
-    pub(crate) round: u32,
-    pub(crate) contribution: ContributionId,
-    pub(crate) shares: Vec<u8>,
-}
-
-/// Opener to aggregator: it is there, and can be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AttendMessage {
-    pub(crate) opener: u8,
-    pub(crate) inbox: u32,
-    pub(crate) hello: Vec<u8>,
-}
-
-/// Aggregator to opener: a request about the sums of a round.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RequestMessage {
-    pub(crate) round: u32,
-    pub(crate) request: Vec<u8>,
-}
-
-/// Opener to aggregator: its answer to a request, or the reason why it gives none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AnswerMessage {
-    pub(crate) round: u32,
-    pub(crate) opener: u8,
-    pub(crate) answer: Result<Vec<u8>, String>,
 }
 
 /// The end of a round.
@@ -160,211 +194,15 @@ impl RoundEnd {
     pub fn is_complete(&self) -> bool {
         self.withheld == 0 && self.contributed.iter().all(|(_, chunks)| *chunks == self.closed)
     }
-}
 
-impl JoinMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let resume = self.resume.unwrap_or(Resume { incarnation: 0, round: 0 });
-        let mut bytes = Vec::with_capacity(40 + self.hello.len());
-        put(&mut bytes, &ROUND_VERSION.to_le_bytes());
-        put(&mut bytes, &self.contributor.to_le_bytes());
-        put(&mut bytes, &self.inbox.to_le_bytes());
-        put(&mut bytes, &resume.incarnation.to_le_bytes());
-        put(&mut bytes, &resume.round.to_le_bytes());
-        put(&mut bytes, &self.contribution);
-        put_bytes(&mut bytes, &self.hello);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        if reader.u16()? != ROUND_VERSION {
-            return Err(NicError::Malformed { what: "message", at: 0 });
-        }
-        let contributor = reader.u16()?;
-        let inbox = reader.u32()?;
-        let resume = Resume { incarnation: reader.u32()?, round: reader.u32()? };
-        let resume = (resume.incarnation != 0).then_some(resume);
-        let contribution = reader.array()?;
-        let hello = reader.bytes()?.to_vec();
-        reader.end()?;
-        Ok(Self { contributor, inbox, resume, contribution, hello })
-    }
-}
-
-impl OpenMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.terms.len());
-        put(&mut bytes, &self.contribution);
-        put(&mut bytes, &self.round.to_le_bytes());
-        put(&mut bytes, &self.incarnation.to_le_bytes());
-        put(&mut bytes, &self.rkey.to_le_bytes());
-        put(&mut bytes, &self.grant.to_le_bytes());
-        put(&mut bytes, &self.declared.to_le_bytes());
-        put(&mut bytes, &self.min_clients.to_le_bytes());
-        put(&mut bytes, &[self.by_chunk.into()]);
-        put(&mut bytes, &self.deadline_ms.to_le_bytes());
-        put(&mut bytes, &(self.contributors.len() as u16).to_le_bytes());
-        self.contributors.iter().for_each(|number| put(&mut bytes, &number.to_le_bytes()));
-        put_bytes(&mut bytes, &self.terms);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let open = Self {
-            contribution: reader.array()?,
-            round: reader.u32()?,
-            incarnation: reader.u32()?,
-            rkey: reader.u32()?,
-            grant: reader.u32()?,
-            declared: reader.u16()?,
-            min_clients: reader.u16()?,
-            by_chunk: reader.flag()?,
-            deadline_ms: reader.u64()?,
-            contributors: (0..reader.u16()?).map(|_| reader.u16()).collect::<Result<_, _>>()?,
-            terms: reader.bytes()?.to_vec(),
-        };
-        reader.end()?;
-        Ok(open)
-    }
-}
-
-impl ReadyMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let words = [self.round, self.grant, self.rkey, self.stride];
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let [round, grant] = [reader.u32()?, reader.u32()?];
-        let ready = Self { round, grant, rkey: reader.u32()?, stride: reader.u32()? };
-        reader.end()?;
-        Ok(ready)
-    }
-}
-
-impl ProbeMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.contributor.to_le_bytes().to_vec();
-        put(&mut bytes, &self.inbox.to_le_bytes());
-        put(&mut bytes, &self.contribution);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let (contributor, inbox) = (reader.u16()?, reader.u32()?);
-        let probe = Self { contributor, inbox, contribution: reader.array()? };
-        reader.end()?;
-        Ok(probe)
-    }
-}
-
-impl RefuseMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.contribution.to_vec();
-        put_bytes(&mut bytes, self.reason.as_bytes());
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let refuse = Self { contribution: reader.array()?, reason: reader.text()? };
-        reader.end()?;
-        Ok(refuse)
-    }
-}
-
-impl SharesMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.round.to_le_bytes().to_vec();
-        put(&mut bytes, &self.contribution);
-        put_bytes(&mut bytes, &self.shares);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let (round, contribution) = (reader.u32()?, reader.array()?);
-        let message = Self { round, contribution, shares: reader.bytes()?.to_vec() };
-        reader.end()?;
-        Ok(message)
-    }
-}
-
-impl AttendMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![self.opener];
-        put(&mut bytes, &self.inbox.to_le_bytes());
-        put_bytes(&mut bytes, &self.hello);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let ([opener], inbox) = (reader.array()?, reader.u32()?);
-        let message = Self { opener, inbox, hello: reader.bytes()?.to_vec() };
-        reader.end()?;
-        Ok(message)
-    }
-}
-
-impl RequestMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.round.to_le_bytes().to_vec();
-        put_bytes(&mut bytes, &self.request);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let message = Self { round: reader.u32()?, request: reader.bytes()?.to_vec() };
-        reader.end()?;
-        Ok(message)
-    }
-}
-
-impl AnswerMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let (answers, content) = match &self.answer {
-            Ok(answer) => (1, &answer[..]),
-            Err(reason) => (0, reason.as_bytes()),
-        };
-        let mut bytes = self.round.to_le_bytes().to_vec();
-        put(&mut bytes, &[self.opener, answers]);
-        put_bytes(&mut bytes, content);
-        bytes
-    }
-
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
-        let mut reader = MessageReader::new(bytes);
-        let (round, [opener, answers]) = (reader.u32()?, reader.array()?);
-        let answer = match answers {
-            0 => Err(reader.text()?),
-            1 => Ok(reader.bytes()?.to_vec()),
-            _ => return Err(reader.error()),
-        };
-        reader.end()?;
-        Ok(Self { round, opener, answer })
-    }
-}
-
-impl RoundEnd {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.contribution.to_vec();
-        put(&mut bytes, &self.round.to_le_bytes());
-        put(&mut bytes, &self.closed.to_le_bytes());
-        put(&mut bytes, &self.withheld.to_le_bytes());
-        put_bytes(&mut bytes, self.reason.as_bytes());
-        put(&mut bytes, &(self.contributed.len() as u16).to_le_bytes());
-        for (contributor, chunks) in &self.contributed {
-            put(&mut bytes, &contributor.to_le_bytes());
-            put(&mut bytes, &chunks.to_le_bytes());
-        }
+        [self.round, self.closed, self.withheld].iter().for_each(|word| word.put(&mut bytes));
+        self.reason.put(&mut bytes);
+        self.contributed.put(&mut bytes);
+        // What is not there has no length either.
         if !self.answers.is_empty() {
-            put_bytes(&mut bytes, &self.answers);
+            self.answers.put(&mut bytes);
         }
         bytes
     }
@@ -372,18 +210,16 @@ impl RoundEnd {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
         let mut reader = MessageReader::new(bytes);
         let mut end = Self {
-            contribution: reader.array()?,
-            round: reader.u32()?,
-            closed: reader.u32()?,
-            withheld: reader.u32()?,
-            reason: reader.text()?,
-            contributed: (0..reader.u16()?)
-                .map(|_| Ok((reader.u16()?, reader.u32()?)))
-                .collect::<Result<_, NicError>>()?,
+            contribution: Field::read(&mut reader)?,
+            round: Field::read(&mut reader)?,
+            closed: Field::read(&mut reader)?,
+            withheld: Field::read(&mut reader)?,
+            reason: Field::read(&mut reader)?,
+            contributed: Field::read(&mut reader)?,
             answers: vec![],
         };
         if !reader.rest.is_empty() {
-            end.answers = reader.bytes()?.to_vec();
+            end.answers = Field::read(&mut reader)?;
             if end.answers.is_empty() {
                 return Err(reader.error());
             }
@@ -391,16 +227,6 @@ impl RoundEnd {
         reader.end()?;
         Ok(end)
     }
-}
-
-fn put(bytes: &mut Vec<u8>, field: &[u8]) {
-    bytes.extend_from_slice(field);
-}
-
-/// Appends a length of 4 bytes, and the bytes.
-fn put_bytes(bytes: &mut Vec<u8>, field: &[u8]) {
-    put(bytes, &(field.len() as u32).to_le_bytes());
-    put(bytes, field);
 }
 
 /// Reads fields in order; an error says where the message ended too soon.
@@ -418,51 +244,149 @@ impl<'a> MessageReader<'a> {
         NicError::Malformed { what: "message", at: self.length - self.rest.len() }
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], NicError> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(self.error())?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
     fn array<const N: usize>(&mut self) -> Result<[u8; N], NicError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(self.error())?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    fn flag(&mut self) -> Result<bool, NicError> {
-        match self.array()? {
-            [flag @ (0 | 1)] => Ok(flag == 1),
-            _ => Err(self.error()),
-        }
-    }
-
-    fn u16(&mut self) -> Result<u16, NicError> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, NicError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, NicError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], NicError> {
-        let count = self.u32()?;
-        self.take(count as usize)
-    }
-
-    fn text(&mut self) -> Result<String, NicError> {
-        let error = self.error();
-        std::str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| error)
-    }
-
     fn end(&self) -> Result<(), NicError> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.error()) }
     }
 }
+
+macro_rules! integers {
+    ($($kind:ty),*) => {$(
+        impl Field for $kind {
+            fn put(&self, bytes: &mut Vec<u8>) {
+                bytes.extend(self.to_le_bytes());
+            }
+
+            fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+                reader.array().map(Self::from_le_bytes)
+            }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64);
+
+impl Field for bool {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push((*self).into());
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        match reader.array()? {
+            [flag @ (0 | 1)] => Ok(flag == 1),
+            _ => Err(reader.error()),
+        }
+    }
+}
+
+impl Field for ContributionId {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self);
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        reader.array()
+    }
+}
+
+impl Field for RoundVersion {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        ROUND_VERSION.put(bytes);
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        let error = reader.error();
+        if u16::read(reader)? == ROUND_VERSION { Ok(Self) } else { Err(error) }
+    }
+}
+
+/// None is incarnation 0, which no aggregator has.
+impl Field for Option<Resume> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        let Resume { incarnation, round } = self.unwrap_or(Resume { incarnation: 0, round: 0 });
+        (incarnation, round).put(bytes);
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        let (incarnation, round) = Field::read(reader)?;
+        Ok((incarnation != 0).then_some(Resume { incarnation, round }))
+    }
+}
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.0.put(bytes);
+        self.1.put(bytes);
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        Ok((A::read(reader)?, B::read(reader)?))
+    }
+}
+
+/// A length of 4 bytes, and the bytes.
+impl Field for Vec<u8> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        (self.len() as u32).put(bytes);
+        bytes.extend(self);
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        let count = u32::read(reader)? as usize;
+        let (taken, rest) = reader.rest.split_at_checked(count).ok_or(reader.error())?;
+        reader.rest = rest;
+        Ok(taken.to_vec())
+    }
+}
+
+impl Field for String {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        (self.len() as u32).put(bytes);
+        bytes.extend(self.as_bytes());
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        let error = reader.error();
+        Self::from_utf8(Field::read(reader)?).map_err(|_| error)
+    }
+}
+
+/// Whether there is an answer, and that or the reason.
+impl Field for Result<Vec<u8>, String> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.is_ok().put(bytes);
+        match self {
+            Ok(answer) => answer.put(bytes),
+            Err(reason) => reason.put(bytes),
+        }
+    }
+
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+        let is_answer = bool::read(reader)?;
+        Ok(if is_answer { Ok(Field::read(reader)?) } else { Err(Field::read(reader)?) })
+    }
+}
+
+macro_rules! lists {
+    ($($kind:ty),*) => {$(
+        /// A count of 2 bytes, and the items.
+        impl Field for Vec<$kind> {
+            fn put(&self, bytes: &mut Vec<u8>) {
+                (self.len() as u16).put(bytes);
+                self.iter().for_each(|item| item.put(bytes));
+            }
+
+            fn read(reader: &mut MessageReader<'_>) -> Result<Self, NicError> {
+                (0..u16::read(reader)?).map(|_| Field::read(reader)).collect()
+            }
+        }
+    )*};
+}
+lists!(u16, (u16, u32));
 
 #[cfg(test)]
 mod tests {
@@ -503,7 +427,9 @@ mod tests {
             let [round, rkey, stride, closed, withheld, incarnation] = words;
             let (contributor, contribution) = (round as u16, id);
             let resume = (resumes && incarnation != 0).then_some(Resume { incarnation, round });
-            let join = JoinMessage { contributor, inbox: rkey, resume, contribution, hello: blob.clone() };
+            let hello = blob.clone();
+            let join =
+                JoinMessage { version: RoundVersion, contributor, inbox: rkey, resume, contribution, hello };
             prop_assert_eq!(JoinMessage::parse(&join.encode()), Ok(join));
             let contributors = numbers.iter().map(|(number, _)| *number).collect();
             let open = OpenMessage {
@@ -544,7 +470,9 @@ mod tests {
         fn mutated_messages_never_panic(
             id: ContributionId, blob in bytes(), at: prop::sample::Index, value: u8, longer in bytes(),
         ) {
-            let join = JoinMessage { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
+            let join = JoinMessage {
+                version: RoundVersion, contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone(),
+            };
             let open = OpenMessage {
                 contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
                 by_chunk: true, deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob.clone(),

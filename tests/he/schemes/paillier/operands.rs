@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{CpuEngine, Engine, Exponents, Modulus, Public, Residues, Secret};
+use ciphergram_accel::{CpuEngine, Engine, Public, Secret};
 use ciphergram_he::{
-    Error, ModArith,
+    Error,
     paillier::{Ciphertexts, Encryptor, Evaluator, Matrix, Plaintexts, Scalars},
 };
 use num_bigint::BigUint;
@@ -179,20 +179,4 @@ fn ciphertexts_without_an_inverse_are_named() {
     let error = text(e.matvec(&few, &Matrix::secret(1, 20, &[1; 20], 3).unwrap()));
     assert_eq!(error, "matvec: vector: ciphertext 10 is not coprime to n");
     assert!(e.matvec(&few, &Matrix::public(1, 20, &[1; 20]).unwrap()).is_ok());
-}
-
-#[test]
-fn arithmetic_checks_its_operands() {
-    let modulus = |m: u64| Arc::new(Modulus::new("m", &[m]).unwrap());
-    let arith = ModArith::new(&modulus(101), engine());
-    let batch = |m: u64, x: &[u64]| Residues::try_from_words(modulus(m), x.to_vec()).unwrap();
-    let error = text(arith.mod_mul(&batch(101, &[1]), &batch(101, &[])));
-    assert_eq!(error, "mod_mul: b: 0 items where 1 belong");
-    let error = text(arith.mod_mul(&batch(103, &[1]), &batch(101, &[1])));
-    assert_eq!(error, "mod_mul: a: it is of another modulus");
-    let exponents = Exponents::<Public>::new(8, vec![1, 2]);
-    let error = text(arith.mod_exp(&batch(101, &[1]), &exponents));
-    assert_eq!(error, "mod_exp: exponents: 2 items where 1 belong");
-    let error = text(arith.mod_exp(&batch(103, &[1, 2]), &exponents));
-    assert_eq!(error, "mod_exp: bases: it is of another modulus");
 }
