@@ -121,7 +121,7 @@ pub(crate) trait SecretScheme: Send + Sync {
         seed: &Seed,
     ) -> Result<Box<dyn UpdateEncryptor>, Error>;
 
-    /// Returns the program of one encryption, to be shown.
+    /// Returns a program of one encryption, to be shown and measured: what seals may do the same in several.
     ///
     /// # Errors
     /// The engine's, or no randomness.
@@ -144,7 +144,7 @@ pub(crate) trait SecretScheme: Send + Sync {
     ) -> Result<Box<dyn Opener + '_>, Error>;
 }
 
-/// The number of groups to seal in one batch.
+/// How much to seal in one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Enough to keep a few cores busy, few enough to start sending soon.
@@ -157,11 +157,11 @@ pub(crate) enum Pace {
 ///
 /// Only a [`Sealer`](crate::Sealer) has one: it sees to it that no chunk is encrypted twice under one seed.
 pub(crate) trait UpdateEncryptor: Send + Sync {
-    /// Returns the number of groups to seal at a time.
-    fn groups_at_once(&self, pace: Pace) -> u32;
+    /// Returns where a batch of chunks ends that starts at `next`, if the update goes on that far.
+    fn batch_end(&self, next: u32, pace: Pace) -> u32;
 
-    /// Encrypts `own`, chunks of `packing` that start at a group or where a resumed stream goes on inside
-    /// one, into `out`, which has their length.
+    /// Encrypts `own`, chunks of `packing` that start at 0, where a batch ended, or where a resumed stream goes on,
+    /// and end where a batch ends, into `out`, which has their length.
     ///
     /// # Errors
     /// The engine's.

@@ -240,7 +240,8 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
         (key, values, vec![0, 1, 5, each - 1, each, each + 1, 3 * each + 5, u32::MAX])
     });
     let paillier = (generate(Scheme::Paillier2048, 2, 16), 3_000, vec![5, 8]);
-    let all = lattice.into_iter().chain([paillier]);
+    let large = (over(4096), 700_000, vec![1, 51, 57, 1_000]);
+    let all = lattice.into_iter().chain([paillier, large]);
     let cuts = all.flat_map(|(key, values, stops)| {
         let key = Arc::new(key);
         stops.into_iter().map(move |stop| (key.clone(), values, stop))
@@ -274,6 +275,24 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
         let half = i64::from(key.public().parameters().half_steps());
         assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
     }
+}
+
+/// A client of a large update has something to send long before it is sealed.
+#[test]
+fn the_first_batch_of_a_large_update_is_small() {
+    let (key, values) = (over(4096), 1_500_000);
+    let fields: Vec<u32> = (0..values as u32).map(|i| i % 65_535).collect();
+    let permit = SealPermit::draw().unwrap();
+    let mut sealer = sealer(key.secret.as_client(0), &key.job, (&fields, 1), permit).unwrap();
+    let contributor = sealer.contributor();
+    let batches: Vec<_> = std::iter::from_fn(|| sealer.next_batch().unwrap()).collect();
+    let stream = batches.concat();
+    assert!(batches[0].len() < stream.len() / 16, "{} of {}", batches[0].len(), stream.len());
+    let (job, stream, agreement) = (key.job.id(), stream.into(), agreement(values, u32::MAX));
+    let whole = Contribution { contributor, job, round: ROUND, agreement, stream, keys: None };
+    let opened = key.open(&key.aggregate([whole]).unwrap()).unwrap();
+    let half = i64::from(key.public().parameters().half_steps());
+    assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
 }
 
 /// A drawn permit is consumed; what is resumed by name cannot seal a chunk again either.

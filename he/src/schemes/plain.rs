@@ -154,11 +154,11 @@ impl SecretScheme for Plain {
 }
 
 impl UpdateEncryptor for Plain {
-    fn groups_at_once(&self, pace: Pace) -> u32 {
-        match pace {
+    fn batch_end(&self, next: u32, pace: Pace) -> u32 {
+        next.saturating_add(match pace {
             Pace::Soon => 2,
             Pace::Bulk => 64,
-        }
+        })
     }
 
     fn seal(

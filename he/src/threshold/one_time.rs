@@ -55,8 +55,11 @@ impl OneTimeSecret {
 
     /// Makes the encryptor of the contribution, under the polynomials that all of a statement have in common.
     pub(crate) fn encryptor(&self, polynomials: &[u8; 32]) -> Box<dyn UpdateEncryptor> {
-        let noise =
-            Zeroizing::new(random::seed_words(&derive(&self.seed, "noise under ChaCha8", 0)));
+        let noise = Zeroizing::new(random::seed_words(&derive(
+            &self.seed,
+            "noise of tiles under ChaCha8",
+            0,
+        )));
         symmetric::encryptor(&self.parameters, &self.secret, random::seed_words(polynomials), noise)
     }
 

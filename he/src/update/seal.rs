@@ -226,11 +226,9 @@ impl Sealer {
         self.key_message()
     }
 
-    /// Returns the chunks to seal next, to the end of a group.
+    /// Returns the chunks to seal next.
     fn next_chunks(&self, pace: Pace) -> Range<u32> {
-        let each = self.chunks.geometry().group_chunks as u32;
-        let groups = (self.next / each).saturating_add(self.encryptor.groups_at_once(pace));
-        self.next..self.chunks.count().min(groups.saturating_mul(each)).max(self.next)
+        self.next..self.chunks.count().min(self.encryptor.batch_end(self.next, pace)).max(self.next)
     }
 
     /// Seals the next chunks, which count as sealed only when they are.

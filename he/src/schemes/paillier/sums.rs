@@ -182,12 +182,12 @@ impl SecretScheme for PaillierSecret {
 }
 
 impl schemes::UpdateEncryptor for Encryptor {
-    fn groups_at_once(&self, pace: Pace) -> u32 {
-        match pace {
+    fn batch_end(&self, next: u32, pace: Pace) -> u32 {
+        next.saturating_add(match pace {
             Pace::Soon => 16,
             // A table of masks serves all that are encrypted at once.
             Pace::Bulk => 512,
-        }
+        })
     }
 
     fn seal(

@@ -1,6 +1,6 @@
 //! The rings of `ckks-sum`, within the security table, and the room of a coefficient.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use ciphergram_accel::{Ring, beats};
 use crypto_bigint::U1024;
@@ -26,6 +26,9 @@ const LIKELIEST_NOISE: f64 = 0.123_118;
 /// The most primes of a ring whose heads have coefficients to themselves. With more, one would be up to a tenth of
 /// a chunk.
 const MOST_APART: usize = 4;
+
+/// The most words of the coefficients of a tile: 64 KB.
+const TILE_WORDS: usize = 8192;
 
 /// The degree of the smallest ring.
 const SMALLEST_DEGREE: usize = 4096;
@@ -74,6 +77,32 @@ impl RlweParameters {
         let answers = ((MAX_TRIES + 1) as f64).log2() * f64::from(clients);
         let surprise = (answers + 128.0) / spare;
         (surprise.exp2() * LIKELIEST_NOISE).powi(2).ceil() as u32
+    }
+
+    /// Returns the chunks of a tile of a polynomial, and a ring of the same primes that has as many coefficients as
+    /// they fill, or some more: all that is computed with them but transforms stays in the second level of cache.
+    ///
+    /// Noise is drawn by tiles: if these change, the names that its keys are derived by must.
+    pub(crate) fn tile(&self) -> (Arc<Ring>, usize) {
+        /// Those that were made: to find roots takes a while.
+        static TILES: Mutex<Vec<Arc<Ring>>> = Mutex::new(vec![]);
+        let (ring, g) = (&self.ring, &self.geometry);
+        let degree = ring.degree().min(1 << (TILE_WORDS / ring.primes().len()).ilog2());
+        let chunks = (degree / g.slots_per_chunk).min(g.group_chunks);
+        if degree == ring.degree() {
+            return (ring.clone(), chunks);
+        }
+        let mut tiles = TILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |tile: &&Arc<Ring>| (tile.degree(), tile.primes()) == (degree, ring.primes());
+        let known = tiles.iter().find(is_same).cloned();
+        let tile = known.unwrap_or_else(|| match Ring::new(degree, ring.primes()) {
+            Ok(tile) => {
+                tiles.push(Arc::new(tile));
+                tiles[tiles.len() - 1].clone()
+            }
+            Err(_) => unreachable!("primes of a ring are those of a smaller one"),
+        });
+        (tile, chunks)
     }
 
     /// Returns the number of beats of the chunks of one polynomial.

@@ -1,12 +1,12 @@
-//! Groups of a sum as polynomials: packed, encrypted and written, or decrypted and rounded, one after the
-//! other while each is in cache.
+//! Groups of a sum as polynomials: encrypted tile by tile and written, or decrypted and rounded, while each is in
+//! cache.
 
 use std::{
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ciphergram_accel::{Engine, Operand, Program, beats};
+use ciphergram_accel::{Engine, Operand, Program, Ring, beats};
 use zeroize::Zeroizing;
 
 use super::{parameters::RlweParameters, rounding::Rounding};
@@ -19,13 +19,30 @@ use crate::{
 };
 
 /// Encrypts polynomials of one contribution, under its seed and noise key.
+///
+/// A polynomial's mask takes a transform of all of it. All else is done tile by tile, each of some whole chunks, in
+/// cache, by as many threads as there are, and can be sent when it is done.
 pub(super) struct PolynomialEncryptor {
-    pub(super) parameters: Arc<RlweParameters>,
-    pub(super) program: Program,
-    pub(super) seed: [u64; 4],
-    pub(super) noise_key: Zeroizing<[u64; 4]>,
-    /// Memory that polynomials left, for the next: fresh memory costs a tenth of what is done with it.
-    pub(super) buffers: Mutex<Vec<PolynomialBuffer>>,
+    parameters: Arc<RlweParameters>,
+    /// The ring of a tile, and its chunks.
+    tile: Arc<Ring>,
+    tile_chunks: u32,
+    /// Makes the mask of a polynomial.
+    mask: Program,
+    /// Adds noise, message and mask of a tile.
+    cover: Program,
+    seed: [u64; 4],
+    noise_key: Zeroizing<[u64; 4]>,
+    /// The masks of the groups that the last batch was of.
+    masks: Vec<Mask>,
+    /// Memory that tiles left, for the next: fresh memory costs a tenth of what is done with it.
+    buffers: Mutex<Vec<TileBuffer>>,
+}
+
+/// The mask of one group's polynomial.
+struct Mask {
+    group: u32,
+    words: Zeroizing<Vec<u64>>,
 }
 
 /// [`Geometry::slots_per_unit`](crate::params::Geometry::slots_per_unit) of every ring: a constant, so that loops over
@@ -35,10 +52,11 @@ const UNIT: usize = 5;
 /// Words of a polynomial of the larger one of the small rings.
 const SMALL_WORDS: usize = 4 * 8192;
 
-/// Memory for a polynomial, kept from one to the next.
+/// Memory for a tile, kept from one to the next.
 #[derive(Default)]
-pub(super) struct PolynomialBuffer {
+struct TileBuffer {
     fields: FieldRoom,
+    mask: Zeroizing<Vec<u64>>,
     message: Zeroizing<Vec<u64>>,
     slot: Zeroizing<Vec<u64>>,
     /// The slots of a chunk, word by word.
@@ -48,15 +66,20 @@ pub(super) struct PolynomialBuffer {
 }
 
 impl UpdateEncryptor for PolynomialEncryptor {
-    fn groups_at_once(&self, pace: Pace) -> u32 {
+    fn batch_end(&self, next: u32, pace: Pace) -> u32 {
         let (threads, polynomial) =
             (rayon::current_num_threads(), self.parameters.ring.len_words());
         let groups = match pace {
+            // A few tiles of a large polynomial, so that something is sent.
+            Pace::Soon if next == 0 && polynomial > SMALL_WORDS => {
+                return self.tile_chunks * threads.min(4) as u32;
+            }
             Pace::Soon => (4 * SMALL_WORDS / polynomial).clamp(threads.clamp(1, 4), 4),
             // Some megabytes: all of it need not be in memory.
             Pace::Bulk => (64 * SMALL_WORDS / polynomial).clamp(threads.clamp(1, 64), 64),
         };
-        groups as u32
+        let each = self.group_chunks();
+        (next / each).saturating_add(groups as u32).saturating_mul(each)
     }
 
     fn seal(
@@ -66,51 +89,105 @@ impl UpdateEncryptor for PolynomialEncryptor {
         own: Range<u32>,
         out: &mut [u8],
     ) -> Result<(), Error> {
+        let groups = own.start / self.group_chunks()..own.end.div_ceil(self.group_chunks());
+        self.make_masks(engine, groups.clone())?;
         let chunks = packing.chunks();
-        let (mut groups, mut rest, mut first) = (vec![], out, own.start);
+        let (mut tiles, mut rest, mut first) = (vec![], out, own.start);
         while first < own.end {
-            let group = first..own.end.min(chunks.group_of(first).end);
-            first = group.end;
-            let (bytes, after) = rest.split_at_mut(chunks.range_of(&group).len());
-            groups.push((group, bytes));
+            let tile = first..own.end.min(self.tile_end(first));
+            let mask = &self.masks[(first / self.group_chunks() - groups.start) as usize];
+            first = tile.end;
+            let (bytes, after) = rest.split_at_mut(chunks.range_of(&tile).len());
+            tiles.push((tile, mask, bytes));
             rest = after;
         }
         let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let seal = |(): &mut (), (group, bytes): (Range<u32>, &mut [u8])| {
+        let seal = |(): &mut (), (tile, mask, bytes): (Range<u32>, &Mask, &mut [u8])| {
             let kept = buffers().pop();
             let mut buffer = kept.unwrap_or_default();
-            let sealed = self.seal_group(engine, packing, group, &mut buffer, bytes);
+            let sealed = self.seal_tile(engine, packing, (tile, mask), &mut buffer, bytes);
             buffers().push(buffer);
             sealed
         };
-        spread(groups, || (), seal).into_iter().collect()
+        spread(tiles, || (), seal).into_iter().collect()
     }
 }
 
 impl PolynomialEncryptor {
-    /// Encrypts the chunks `own` of one group, which are all of it or its last ones.
-    fn seal_group(
+    /// Makes an encryptor of the programs of a mask and of a tile, which has a ring and some chunks, under a seed and a
+    /// key of noise.
+    pub(super) fn new(
+        parameters: Arc<RlweParameters>,
+        (tile, tile_chunks): (Arc<Ring>, u32),
+        (mask, cover): (Program, Program),
+        (seed, noise_key): ([u64; 4], Zeroizing<[u64; 4]>),
+    ) -> Self {
+        let (masks, buffers) = (vec![], Mutex::default());
+        Self { parameters, tile, tile_chunks, mask, cover, seed, noise_key, masks, buffers }
+    }
+
+    fn group_chunks(&self) -> u32 {
+        self.parameters.geometry.group_chunks as u32
+    }
+
+    /// Returns where the tile that has this chunk ends.
+    fn tile_end(&self, chunk: u32) -> u32 {
+        let within = chunk % self.group_chunks();
+        let end = (within / self.tile_chunks + 1) * self.tile_chunks;
+        chunk - within + end.min(self.group_chunks())
+    }
+
+    /// Has the masks of these groups ready, in order: those that are there, and others in the memory of what is no
+    /// longer wanted.
+    fn make_masks(&mut self, engine: &dyn Engine, groups: Range<u32>) -> Result<(), Error> {
+        let is_wanted = |mask: &Mask| groups.contains(&mask.group);
+        let (mut made, mut spare): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.masks).into_iter().partition(is_wanted);
+        let masks = groups.clone().map(|group| {
+            let known = made.iter().position(|mask| mask.group == group);
+            match known {
+                Some(known) => (true, made.swap_remove(known)),
+                None => (
+                    false,
+                    Mask { group, words: spare.pop().map(|mask| mask.words).unwrap_or_default() },
+                ),
+            }
+        });
+        let make = |(): &mut (), (is_made, mut mask): (bool, Mask)| {
+            if !is_made {
+                mask.words.resize(self.parameters.ring.len_words(), 0);
+                let (index, out) = ([mask.group.into()], Operand::Out(&mut mask.words));
+                let mut operands = [Operand::In(&index), Operand::In(&self.seed), out];
+                engine.run(&self.mask, &mut operands)?;
+            }
+            Ok(mask)
+        };
+        let masks: Result<Vec<_>, Error> =
+            spread(masks.collect(), || (), make).into_iter().collect();
+        self.masks = masks?;
+        Ok(())
+    }
+
+    /// Encrypts the chunks `own` of one tile, which are all of it, its first or its last ones.
+    fn seal_tile(
         &self,
         engine: &dyn Engine,
         packing: &Packing<'_>,
-        own: Range<u32>,
-        room: &mut PolynomialBuffer,
+        (own, mask): (Range<u32>, &Mask),
+        room: &mut TileBuffer,
         out: &mut [u8],
     ) -> Result<(), Error> {
         let (ring, g) = (&self.parameters.ring, &self.parameters.geometry);
-        let (degree, words_each, each) =
-            (ring.degree(), ring.primes().len(), g.group_chunks as u32);
-        let values = packing.chunks().values_in(&own).len();
-        if values < g.group_chunks * g.values_per_chunk() {
-            // Zero where nothing is sealed: a resumed polynomial must not carry chunks sealed before.
-            room.message.clear();
-        }
-        room.message.resize(degree * self.parameters.message_words(), 0);
+        let (degree, words_each) = (self.tile.degree(), ring.primes().len());
+        let within = own.start % self.group_chunks();
+        let (tile, skipped) = (within / self.tile_chunks, (within % self.tile_chunks) as usize);
         room.slot.resize(words_each, 0);
         room.slots.resize(words_each * g.slots_per_chunk, 0);
+        // Zero where nothing is sealed: a resumed tile must not carry chunks sealed before.
+        room.message.clear();
+        room.message.resize(degree * self.parameters.message_words(), 0);
         let batch = packing.batch(&own, &mut room.fields)?;
-        for chunk in own.clone() {
-            let start = (chunk % each) as usize * g.slots_per_chunk;
+        for (chunk, at) in own.clone().zip(skipped..) {
             let (slots, mut count) = (&mut room.slots, 0);
             batch.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
@@ -122,21 +199,32 @@ impl PolynomialEncryptor {
             // there, and many in the same few lines of a cache.
             let rows = room.message.chunks_exact_mut(degree);
             for (message, slots) in rows.zip(slots.chunks_exact(g.slots_per_chunk)) {
-                message[start..][..count].copy_from_slice(&slots[..count]);
+                message[at * g.slots_per_chunk..][..count].copy_from_slice(&slots[..count]);
             }
         }
-        let index = u64::from(own.start / each);
-        room.sealed.resize(self.parameters.polynomial_beats() * beats::WORDS, 0);
+        let first = (tile * self.tile_chunks) as usize * g.slots_per_chunk;
+        let held = degree.min(ring.degree() - first);
+        let mut own_mask = &mask.words;
+        if held < ring.degree() {
+            room.mask.resize(self.tile.len_words(), 0);
+            let rows =
+                room.mask.chunks_exact_mut(degree).zip(mask.words.chunks_exact(ring.degree()));
+            rows.for_each(|(tile, whole)| tile[..held].copy_from_slice(&whole[first..][..held]));
+            own_mask = &room.mask;
+        }
+        // Each tile has noise of its own.
+        let tiles = self.group_chunks().div_ceil(self.tile_chunks);
+        let index = u64::from(mask.group) * u64::from(tiles) + u64::from(tile);
+        room.sealed.resize(self.tile_chunks as usize * g.chunk_beats() * beats::WORDS, 0);
         let mut operands = [
+            Operand::SecretIn(own_mask),
             Operand::SecretIn(&room.message),
             Operand::In(&[index]),
-            Operand::In(&self.seed),
             Operand::SecretIn(&*self.noise_key),
             Operand::Out(&mut room.sealed),
         ];
-        engine.run(&self.program, &mut operands)?;
-        let skipped = (own.start % each) as usize * g.chunk_bytes() / 8;
-        write_words(out, &room.sealed[skipped..]);
+        engine.run(&self.cover, &mut operands)?;
+        write_words(out, &room.sealed[skipped * g.chunk_bytes() / 8..]);
         Ok(())
     }
 }
@@ -228,6 +316,57 @@ impl<const W: usize, D> GroupOpener<'_, W, D> {
             for (i, slot) in slots.iter_mut().enumerate() {
                 *slot = self.rounding.round(std::array::from_fn(|w| rows[w][i]));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ciphergram_accel::CpuEngine;
+
+    use super::*;
+    use crate::{
+        Quantised, Scheme, SecretKey,
+        contributors::Contributor,
+        ids::{Seed, Statement},
+        params::Literal,
+        tag::Tags,
+    };
+
+    /// However a stream is cut, and whichever encryptor goes on, its bytes are the same; tiles share no noise.
+    #[test]
+    fn a_stream_has_the_same_bytes_however_it_is_cut() {
+        let key = SecretKey::generate(Literal { scheme: Scheme::CkksSum, clients: 5, bits: 16 });
+        let key = key.unwrap();
+        let (statement, seed) = (Statement([3; 32]), Seed::of_update(&[5; 32], &[1; 32]));
+        for (values, degree) in [(120_000, 8192), (1_500_000, 32_768)] {
+            let parameters = key.public().parameters().of_values(values);
+            assert_eq!(parameters.rlwe().unwrap().ring.degree(), degree);
+            let (chunks, engine) = (parameters.chunks(values), CpuEngine::new());
+            let update = Quantised::from_fields(vec![65_534; values], 1);
+            let contributor = Contributor { number: 0, seed };
+            let tag_key = key.as_client(0).tag_key().unwrap();
+            let tags = Tags::new(&tag_key, &statement, &contributor, &chunks, 1);
+            let packing = Packing::new(&update, &chunks, &tags);
+            let fresh = || key.scheme(values).encryptor(&engine, &statement, &seed).unwrap();
+            let seal = |encryptor: &mut dyn UpdateEncryptor, own: Range<u32>| {
+                let mut out = vec![0; chunks.range_of(&own).len()];
+                encryptor.seal(&engine, &packing, own, &mut out).unwrap();
+                out
+            };
+            let whole = seal(&mut *fresh(), 0..chunks.count());
+            let group = chunks.geometry().group_chunks as u32;
+            let (tile, tile_chunks) = parameters.rlwe().unwrap().tile();
+            assert!(tile.degree() < degree);
+            let tile = tile_chunks as u32;
+            let last = group / tile * tile;
+            let cuts = [0, 1, tile, tile + 3, last, last + 1, group, group + 2, chunks.count()];
+            let (mut one, mut cut, mut resumed) = (fresh(), vec![], vec![]);
+            for ends in cuts.windows(2) {
+                cut.extend(seal(&mut *one, ends[0]..ends[1]));
+                resumed.extend(seal(&mut *fresh(), ends[0]..ends[1]));
+            }
+            assert!(cut == whole && resumed == whole, "over {degree}");
         }
     }
 }

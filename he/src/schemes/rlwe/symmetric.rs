@@ -6,7 +6,7 @@ use std::{
 };
 
 use ciphergram_accel::{
-    Builder, Engine, Operand, Program, Public,
+    Builder, Engine, Operand, Program, Public, Ring, Secret,
     program::{self, Coeff, Integer, Var},
 };
 use zeroize::Zeroizing;
@@ -75,7 +75,7 @@ impl SymmetricKey {
         let material = Zeroizing::new([&seed[..], &degree.to_le_bytes()].concat());
         let derive = |context| Zeroizing::new(blake3::derive_key(context, &material));
         let secrets = derive("ciphergram 2026 ckks-sum secrets of statements");
-        let noise = derive("ciphergram 2026 ckks-sum noise of contributions under ChaCha8");
+        let noise = derive("ciphergram 2026 ckks-sum noise of tiles under ChaCha8");
         Self { secrets, noise, parameters, last: Mutex::default() }
     }
 
@@ -146,9 +146,10 @@ pub(crate) fn encryptor(
     seed: [u64; 4],
     noise_key: Zeroizing<[u64; 4]>,
 ) -> Box<dyn UpdateEncryptor> {
-    let program = encrypt_program(secret, parameters);
-    let (parameters, buffers) = (parameters.clone(), Mutex::default());
-    Box::new(PolynomialEncryptor { parameters, program, seed, noise_key, buffers })
+    let (tile, tile_chunks) = parameters.tile();
+    let programs = (mask_program(secret), cover_program(parameters, (&tile, tile_chunks)));
+    let tile = (tile, tile_chunks as u32);
+    Box::new(PolynomialEncryptor::new(parameters.clone(), tile, programs, (seed, noise_key)))
 }
 
 /// Makes an opener of a sum of contributions that are all under the uniform polynomials of one seed, each with its own
@@ -232,11 +233,7 @@ impl<'a> Mixed<'a> {
         let sum = b.unpack("b", packed);
         b.output(sum);
         let unpack = b.build();
-        let mut b = Builder::new("ckks-sum.mask");
-        let (index, seed) = (b.index("index"), b.seeds("seed", 1));
-        let mask = mask(&mut b, secret, seed, index);
-        b.output(mask);
-        let mask = b.build();
+        let mask = mask_program(secret);
         let mut b = Builder::new("ckks-sum.compose");
         let noisy = b.coefficients("m+e", ring);
         let integers = b.compose("integers", noisy);
@@ -297,8 +294,43 @@ fn mask(
     b.intt("as", product)
 }
 
-/// Builds the program that encrypts one polynomial. To be shown and measured: running it with seeds of
-/// one's own goes past what [`SealPermit`](crate::SealPermit) guards.
+/// Builds the program that makes the mask of one polynomial of one contribution.
+fn mask_program(secret: &RlweSecret) -> Program {
+    let mut b = Builder::new("ckks-sum.mask");
+    let (index, seed) = (b.index("index"), b.seeds("seed", 1));
+    let mask = mask(&mut b, secret, seed, index);
+    b.output(mask);
+    b.build()
+}
+
+/// Adds the steps that encrypt a message under a mask over a ring, or over a run of coefficients.
+fn cover(
+    b: &mut Builder,
+    mask: Var<Coeff>,
+    (message, index, noise_key): (Var<Integer>, Var<Integer>, Var<program::Seed<Secret>>),
+    (ring, beats): (&Arc<Ring>, usize),
+) {
+    let e = b.noise("e", ring, noise_key, index);
+    let noisy = b.add("as+e", mask, e);
+    let m = b.lift("m", ring, message);
+    let c = b.add("b", noisy, m);
+    let packed = b.pack("beats", c, beats);
+    b.output(packed);
+}
+
+/// Builds the program that encrypts one tile under its part of a mask. Nothing transforms what is in it, so that it has
+/// a ring of its own, of the same primes.
+fn cover_program(parameters: &RlweParameters, (tile, chunks): (&Arc<Ring>, usize)) -> Program {
+    let mut b = Builder::new("ckks-sum.cover");
+    let mask = b.coefficients("as", tile);
+    let message = b.integers("message", tile.degree() * parameters.message_words());
+    let operands = (message, b.index("index"), b.secret_seed("noise_key"));
+    cover(&mut b, mask, operands, (tile, chunks * parameters.geometry.chunk_beats()));
+    b.build()
+}
+
+/// Builds the program that encrypts one polynomial. To be shown and measured: sealing does the same in two, with noise
+/// by tiles, and running it with seeds of one's own goes past what [`SealPermit`](crate::SealPermit) guards.
 fn encrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program {
     let ring = secret.ring();
     let mut b = Builder::new("ckks-sum.encrypt");
@@ -307,12 +339,7 @@ fn encrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program 
     let seed = b.seeds("seed", 1);
     let noise_key = b.secret_seed("noise_key");
     let mask = mask(&mut b, secret, seed, index);
-    let e = b.noise("e", ring, noise_key, index);
-    let noisy = b.add("as+e", mask, e);
-    let m = b.lift("m", ring, message);
-    let c = b.add("b", noisy, m);
-    let packed = b.pack("beats", c, parameters.polynomial_beats());
-    b.output(packed);
+    cover(&mut b, mask, (message, index, noise_key), (ring, parameters.polynomial_beats()));
     b.build()
 }
 
