@@ -236,7 +236,7 @@ def draw_peers(all_peers):
     )
     words = f"{SUBJECTS[subject_of(peers)]}: one core, in turn"
     words += f", {peers['rounds']} × {peers['seconds']} s a side, medians"
-    words += "; libraries of the first run" if len(all_peers) > 1 else ""
+    words += ";\nlibraries of the first run" if len(all_peers) > 1 else ""
     if (busy := 1 - min(of["least_share"] for of in all_peers)) > DISTURBED:
         words += f"; other work had the core for up to {busy:.0%} of the time"
     figure.suptitle(words, x=0, ha="left", fontsize=10)
