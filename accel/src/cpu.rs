@@ -192,6 +192,13 @@ pub(crate) fn fastest_keystream() -> Keystream {
             None => Portable.keystream(out, key, stream, at),
         };
     }
+    #[cfg(target_arch = "x86_64")]
+    if !wants(PORTABLE) && Avx2::detect().is_some() {
+        return |out, key, stream, at| match Avx2::detect() {
+            Some(token) => token.keystream(out, key, stream, at),
+            None => Portable.keystream(out, key, stream, at),
+        };
+    }
     |out, key, stream, at| Portable.keystream(out, key, stream, at)
 }
 

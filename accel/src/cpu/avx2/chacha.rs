@@ -11,16 +11,16 @@ use zeroize::optimization_barrier;
 
 use super::{Quad as Word, four as group};
 use super::{
-    limbs::{LANES, all, and},
+    limbs::{LANES, all, and, transpose},
     *,
 };
 use crate::{
     beats::{self, LANE_BITS},
     cpu::{
         chacha::{CONSTANTS, chacha},
-        rns::{BLOCKS, RUN, mask},
+        rns::{BLOCKS, RUN, STREAM_WORDS, mask},
     },
-    streams::PUBLIC_ROUNDS,
+    streams::{PUBLIC_ROUNDS, SECRET_ROUNDS},
 };
 
 chacha!("avx2");
@@ -58,6 +58,35 @@ const fn rotated(left: usize) -> [u64; 4] {
     [places[0], places[1], places[0], places[1]]
 }
 
+/// See [`Rns::keystream`](crate::cpu::rns::Rns::keystream).
+#[target_feature(enable = "avx2")]
+pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, block: u64) {
+    for (half, out) in out.as_chunks_mut::<{ 8 * WIDE }>().0.iter_mut().enumerate() {
+        let x = blocks::<SECRET_ROUNDS>(key, stream, block + (half * WIDE) as u64, neighbours());
+        for first in [0, 4] {
+            // Words of 64 bits of four blocks, and of the four behind them.
+            let pairs: [[Word; 2]; 4] = std::array::from_fn(|i| {
+                let (low, high) = (x[2 * (first + i)], x[2 * (first + i) + 1]);
+                [_mm256_unpacklo_epi32(low, high), _mm256_unpackhi_epi32(low, high)]
+            });
+            for four in 0..2 {
+                let rows = transpose(pairs.map(|pair| pair[four]));
+                for (row, out) in rows.into_iter().zip(out[32 * four..].as_chunks_mut::<8>().0) {
+                    out[first..][..LANES].copy_from_slice(&words(row));
+                }
+            }
+        }
+    }
+}
+
+/// The places of blocks whose halves of words are joined two by two within each half of a vector, which so gives four
+/// neighbours.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn neighbours() -> Word {
+    _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7)
+}
+
 /// See [`Rns::add_draws`](crate::cpu::rns::Rns::add_draws). A lane begins in the same bit of every block, so that a
 /// pair of shifts takes it out of all eight.
 #[target_feature(enable = "avx2")]
@@ -68,11 +97,9 @@ pub(super) fn add_draws(
     block: u64,
     primes: &[u64; beats::LANES],
 ) -> bool {
-    // Halves of numbers are joined two by two within each half of a vector, which so gives four neighbours.
-    let places = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
     let mut draws = [zero(); RUN / 4];
     for half in 0..BLOCKS / WIDE {
-        let x = blocks::<PUBLIC_ROUNDS>(seed, stream, block + (half * WIDE) as u64, places);
+        let x = blocks::<PUBLIC_ROUNDS>(seed, stream, block + (half * WIDE) as u64, neighbours());
         let mut are_below = all(u64::MAX);
         for (lane, &q) in primes.iter().enumerate() {
             let (word, bit) = (LANE_BITS * lane / 32, (LANE_BITS * lane % 32) as i32);

@@ -61,7 +61,7 @@ fn not_negative(x: Word) -> Word {
 /// Transposes four vectors of four words.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn transpose([a, b, c, d]: [Word; 4]) -> [Word; 4] {
+pub(super) fn transpose([a, b, c, d]: [Word; 4]) -> [Word; 4] {
     let low = [_mm256_unpacklo_epi64(a, b), _mm256_unpacklo_epi64(c, d)];
     let high = [_mm256_unpackhi_epi64(a, b), _mm256_unpackhi_epi64(c, d)];
     let first = |[x, y]: [Word; 2]| _mm256_permute2x128_si256::<0x20>(x, y);

@@ -10,7 +10,7 @@ use zeroize::optimization_barrier;
 use super::{chacha, compose, limbs, packing, *};
 use crate::{
     beats::LANES,
-    cpu::rns::{Factor, Limb, RUN, Rns, Tables, WeightRow},
+    cpu::rns::{Factor, Limb, RUN, Rns, STREAM_WORDS, Tables, WeightRow},
     ring::{LanePrimes, MAX_PRIMES},
 };
 
@@ -244,6 +244,10 @@ impl Rns for Avx2 {
 
     fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb) {
         kernel!(ntt::inverse(out, a, limb));
+    }
+
+    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
+        kernel!(chacha::keystream(out, key, stream, at / 8));
     }
 
     fn add_draws(

@@ -96,6 +96,10 @@ mod tests {
         if let Some(ifma) = crate::cpu::ifma::Ifma::detect() {
             check(ifma, seed, number, 8 * block);
         }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = crate::cpu::avx2::Avx2::detect() {
+            check(avx2, seed, number, 8 * block);
+        }
     }
 
     #[test]
