@@ -120,13 +120,6 @@ impl Chunks {
         self.count
     }
 
-    /// Returns the chunks of the group of `chunk`, itself among them.
-    #[must_use]
-    pub fn group_of(&self, chunk: u32) -> Range<u32> {
-        let each = self.geometry.group_chunks as u32;
-        chunk / each * each..self.count().min((chunk / each + 1) * each)
-    }
-
     /// Returns the values of all chunks.
     #[must_use]
     pub fn values(&self) -> usize {

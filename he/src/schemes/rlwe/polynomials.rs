@@ -333,7 +333,7 @@ mod tests {
         tag::Tags,
     };
 
-    /// However a stream is cut, and whichever encryptor goes on, its bytes are the same; tiles share no noise.
+    /// However a stream is cut, and whichever encryptor goes on, its bytes are the same.
     #[test]
     fn a_stream_has_the_same_bytes_however_it_is_cut() {
         let key = SecretKey::generate(Literal { scheme: Scheme::CkksSum, clients: 5, bits: 16 });
